@@ -1,0 +1,112 @@
+# `make demo` and `make test` do everything, starting from a machine with Python 3.11 and make.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+SEED   ?=
+CYCLES ?= 200
+NAME   ?= commits metadata read idle simulator
+ARGS   ?=
+
+# Set PYTHON to choose the interpreter; otherwise the first of these that is new enough.
+PYTHON ?=
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+
+.PHONY: help setup check unit test simulate chaos bench demo lock clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready  ## create .venv with everything that the other targets need
+
+check: setup  ## ruff, mypy strict, import contracts and house rules; seconds
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py tests/test_public_api.py
+
+unit: setup  ## fast tests only: no many-seed simulation, no real processes
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not simulation and not process and not chaos and not slow" $(ARGS)
+
+test: check  ## everything that must pass before a change lands
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+simulate: setup  ## replay one simulated history with its trace: make simulate SEED=7
+	@$(BIN)/python -m pytest -m simulation -s $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+chaos: setup  ## kill -9 of real processes under load: make chaos CYCLES=200
+	@$(BIN)/python -m pytest -m chaos -s --cycles $(CYCLES) --timeout 7200 $(ARGS)
+
+bench: $(VENV)/.ready-bench  ## the benchmarks, all or one: make bench NAME=commits
+	@for name in $(NAME); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS); done
+
+demo: setup  ## two writers, one history: the main job, shown in a minute
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+lock: setup  ## pin the newest versions that fit pyproject.toml (needs the network)
+	@$(BIN)/python -m venv build/lock
+	build/lock/bin/pip install --quiet pip-tools
+	compile="build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras
+	         --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host"
+	note="by version and hash. Made by \`make lock\`; do not edit."
+	$$compile --extra test --extra testing -o build/setup.lock pyproject.toml
+	{ echo "# Every package that \`make setup\` installs, $$note"; cat build/setup.lock; } > requirements.lock
+	$$compile --extra bench -c requirements.lock -o build/bench.lock pyproject.toml
+	{ echo "# Every package that \`make bench\` needs, $$note"; cat build/bench.lock; } > requirements-bench.lock
+
+clean:  ## remove what setup and the tools made
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# The network is needed here and nowhere else: tests, demo and benchmarks run without it.
+$(VENV)/.ready: pyproject.toml requirements.lock | $(BIN)/python
+	@echo "setup: installing the locked packages into $(VENV)"
+	$(PIP) install --quiet --require-hashes -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.ready-bench: requirements-bench.lock $(VENV)/.ready
+	@echo "setup: installing the systems that the benchmarks compare with"
+	$(PIP) install --quiet --require-hashes -r requirements-bench.lock
+	touch $@
+
+$(BIN)/python:
+	@python="$(PYTHON)"
+	if [ -z "$$python" ]; then
+	    for candidate in $(PYTHONS); do
+	        if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+	            python="$$candidate"; break
+	        fi
+	    done
+	fi
+	if [ -z "$$python" ]; then
+	    found=$$(python3 --version 2>/dev/null || echo "no Python at all")
+	    echo "setup: Strandline needs Python 3.11 or newer, and this machine has $$found." >&2
+	    echo "       Install it (apt-get install python3.11 python3.11-venv) or name one: make PYTHON=/path/to/python" >&2
+	    exit 1
+	fi
+	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+	    echo "setup: $$python is $$("$$python" --version 2>&1), and Strandline needs Python 3.11 or newer." >&2
+	    exit 1
+	fi
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then
+	    package=$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	        echo "setup: $$python cannot create environments; installing $$package"
+	        apt-get update -qq </dev/null
+	        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$$package" </dev/null >/dev/null
+	    else
+	        echo "setup: $$python cannot create environments. Run: sudo apt-get install $$package" >&2
+	        exit 1
+	    fi
+	fi
+	echo "setup: creating $(VENV) with $$("$$python" --version)"
+	rm -rf $(VENV)
+	"$$python" -m venv $(VENV)
