@@ -1,0 +1,121 @@
+"""Every error Strandline raises, grouped by what the caller should do next.
+
+    StrandlineError
+    ├── UsageError                fix the call
+    │   ├── NameRefusedError        a name that may not be used
+    │   ├── BoundsError             times outside what the call declares
+    │   ├── SchemaError             rows, columns or filters that do not fit the schema
+    │   ├── SinceError              a time that can no longer be told apart
+    │   ├── NotFoundError           no shard, timeline or hold of that name
+    │   └── HandleClosedError       a handle used after it was given back
+    ├── ConflictError             another writer won: refresh, then decide again
+    │   └── FencedError             a newer owner took over: stop
+    ├── LeaseLostError            the lease ran out: open a new handle
+    ├── CancelledError            the caller asked a blocked call to end
+    ├── StoreError                the outside world failed
+    │   ├── NotAppliedError         it did not happen: retry freely
+    │   ├── MaybeAppliedError       it may have happened: read back before retrying
+    │   └── StalledError            progress stopped at a frontier: see the cause
+    ├── CorruptionError           durable data is not what it says: stop, keep the evidence
+    │   ├── NewerFormatError        written by a newer version: upgrade Strandline
+    │   └── ReplicaDivergedError    two replicas computed different rows for one time
+    └── InvariantError            a bug in Strandline
+
+Messages are for people and are never matched on; facts are attributes. A message names the
+thing, the reason and, where there is one, the next step.
+"""
+
+from __future__ import annotations
+
+
+class StrandlineError(Exception):
+    """The root of every error that Strandline raises on purpose."""
+
+
+class UsageError(StrandlineError):
+    """The call cannot be right as it stands: fix it."""
+
+
+class NameRefusedError(UsageError):
+    """A name or key that may not be used; nothing was looked up or written."""
+
+
+class BoundsError(UsageError):
+    """Times or frontiers outside what the call declares or the shard allows."""
+
+
+class SchemaError(UsageError):
+    """Rows, columns or filters that do not fit the shard's schema."""
+
+
+class SinceError(UsageError):
+    """A time below `since`: history has been merged past it.
+
+    `oldest` is the oldest time that can still be read.
+    """
+
+    def __init__(self, message: str, *, oldest: int | None = None) -> None:
+        super().__init__(message)
+        self.oldest = oldest
+
+
+class NotFoundError(UsageError):
+    """Nothing of that name exists in the store."""
+
+
+class HandleClosedError(UsageError):
+    """The handle was closed, or belongs to another process; open a new one."""
+
+
+class ConflictError(StrandlineError):
+    """Another writer won: refresh, then decide again."""
+
+
+class FencedError(ConflictError):
+    """A newer owner took over: stop, and do not retry."""
+
+
+class LeaseLostError(StrandlineError):
+    """The lease ran out while its owner was away: open a new handle and start again."""
+
+
+class CancelledError(StrandlineError):
+    """A blocked call ended because its caller asked it to."""
+
+
+class StoreError(StrandlineError):
+    """The outside world failed."""
+
+
+class NotAppliedError(StoreError):
+    """It did not happen: retry freely."""
+
+
+class MaybeAppliedError(StoreError):
+    """It may have happened: read back before retrying."""
+
+
+class StalledError(StoreError):
+    """A reader stopped at a frontier and stays there; the cause is chained."""
+
+
+class CorruptionError(StrandlineError):
+    """Durable data is not what it says: stop, and keep the evidence."""
+
+
+class NewerFormatError(CorruptionError):
+    """Written by a newer version of Strandline: upgrade before opening it."""
+
+
+class ReplicaDivergedError(CorruptionError):
+    """Two replicas computed different rows for the same times: stop this one."""
+
+
+class InvariantError(StrandlineError):
+    """A rule that must always hold does not: a bug in Strandline."""
+
+
+def invariant(holds: object, rule: str) -> None:
+    """Stop if a rule is broken. Unlike `assert`, it survives `python -O`."""
+    if not holds:
+        raise InvariantError(rule)
