@@ -2,6 +2,7 @@
 
 errors   pure   every error, grouped by what the caller should do next
 exports  shell  public names that are imported when they are first used
+system   shell  the real clock, chance and threads behind the ports of model
 
 model/  the nouns that every other package speaks, and the ports of time, chance and tasks
 store/  bytes that survive us: the ports Blob and Consensus, and their backends

@@ -128,6 +128,22 @@ def test_a_process_can_kill_itself():
         assert log == []
 
 
+def test_a_crash_that_a_port_raises_takes_the_whole_process_with_it():
+    with Simulation(1) as sim:
+        node = sim.node("a")
+
+        def call() -> None:
+            node.tasks.sleep(5)
+            raise SimulatedCrash
+
+        beside = node.start("beside", lambda: node.tasks.sleep(100))
+        node.start("calls", call)
+        sim.run()
+        assert not node.alive
+        assert beside.done()
+        assert sim.elapsed_ms() < 6
+
+
 def test_a_task_that_never_ran_dies_with_its_process():
     with Simulation(1) as sim:
         node, log = sim.node("a"), []

@@ -15,6 +15,7 @@ never sleeps cannot stop time. Killing throws `SimulatedCrash` into the tasks of
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import greenlet
@@ -249,7 +250,11 @@ class Scheduler:
     def _body(self, task: SimulatedTask) -> None:
         try:
             task.run()
-        except (SimulatedCrash, greenlet.GreenletExit):
+        except SimulatedCrash:
+            # Whoever raised it meant the process; no task of it may outlive another.
+            with suppress(SimulatedCrash):
+                self.kill(task.life)
+        except greenlet.GreenletExit:
             pass
         except (KeyboardInterrupt, SystemExit):
             raise
