@@ -258,29 +258,24 @@ def _write_words(content: pa.Buffer | None, bounds: I64, out: U64) -> None:
 def _write_lists(array: pa.Array, out: U64) -> None:
     offsets = array.offsets.to_numpy()
     if array.type.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
-        _write_elements(array, array.values, offsets, array.sizes.to_numpy(), out)
+        _write_elements(array.values, offsets, array.sizes.to_numpy(), out)
     else:
-        _write_elements(array, array.values, offsets[:-1], np.diff(offsets), out)
+        _write_elements(array.values, offsets[:-1], np.diff(offsets), out)
 
 
 def _write_fixed_lists(array: pa.Array, out: U64) -> None:
     size = array.type.list_size
     starts = np.arange(array.offset, array.offset + len(array)) * size
-    _write_elements(array, array.values, starts, np.full(len(array), size), out)
+    _write_elements(array.values, starts, np.full(len(array), size), out)
 
 
 def _write_maps(array: pa.Array, out: U64) -> None:
     entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
     offsets = array.offsets.to_numpy()
-    _write_elements(array, entries, offsets[:-1], np.diff(offsets), out)
+    _write_elements(entries, offsets[:-1], np.diff(offsets), out)
 
 
-def _write_elements(
-    array: pa.Array, elements: pa.Array, starts: I64, lengths: I64, out: U64
-) -> None:
-    nulls = null_mask(array)
-    if nulls is not None:  # what a null list points at is nobody's business
-        lengths = np.where(nulls, 0, lengths)
+def _write_elements(elements: pa.Array, starts: I64, lengths: I64, out: U64) -> None:
     out[:] = lengths
     out += np.uint64(CLASS_LIST)
     some = lengths > 0
