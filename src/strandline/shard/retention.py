@@ -1,0 +1,103 @@
+"""How far history may be merged: what retention asks for, bounded by every hold. Pure.
+
+A time stays readable if it is among the last `count` moments, or if somebody who asks for the
+content at an instant within the last `duration_ms` would need it. The newest settled time
+always stays. Chunks of moments are judged as a whole, so a little more than asked may stay.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from strandline.errors import UsageError
+from strandline.model.ids import printable
+from strandline.shard.state import Retention
+
+if TYPE_CHECKING:
+    from strandline.model.frontier import Frontier, Time
+    from strandline.shard.state import State
+
+_DURATION = re.compile(r"([0-9]{1,9}) *(ms|s|m|h|d|w)")
+_VERSIONS = re.compile(r"([0-9]{1,9}) *versions?")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def parse_retention(text: str) -> Retention:
+    """What people write: `1h`, `7d`, `100 versions`, `1h or 100 versions`, `forever`.
+
+    >>> parse_retention("1h or 10 versions")
+    Retention(duration_ms=3600000, count=10)
+    """
+    if text.strip() == "forever":
+        return Retention(None, None)
+    duration_ms: int | None = None
+    count: int | None = None
+    for word in text.split(" or "):
+        duration = _DURATION.fullmatch(word.strip())
+        versions = _VERSIONS.fullmatch(word.strip())
+        if duration is not None and duration_ms is None:
+            duration_ms = int(duration[1]) * _UNIT_MS[duration[2]]
+        elif versions is not None and count is None and int(versions[1]) > 0:
+            count = int(versions[1])
+        else:
+            raise UsageError(
+                f"retention {printable(text)} is not understood: write '1h', '7d', "
+                "'100 versions', '1h or 100 versions', or 'forever'"
+            )
+    return Retention(duration_ms, count)
+
+
+def since_allowed(state: State, *, now_ms: int, committed: Frontier | None) -> Time:
+    """The largest since that retention and all holds allow; never below the current one."""
+    current = state.readable_from()
+    newest = _newest(state, committed)
+    if newest is None:
+        return current
+    target = min(newest, _wanted(state, now_ms, newest))
+    for _, hold in state.since_holds():
+        target = min(target, hold)
+    return max(current, target)
+
+
+def _newest(state: State, committed: Frontier | None) -> Time | None:
+    """The newest settled time: the last one that somebody may ask for."""
+    upper = committed if state.timeline is not None else state.upper
+    if upper is None:
+        return None
+    if not upper.is_closed:
+        return upper.last()
+    if state.moments:
+        return state.moments[-1].time
+    return state.moment_chunks[-1].last_time if state.moment_chunks else None
+
+
+def _wanted(state: State, now_ms: int, newest: Time) -> Time:
+    rule = state.retention
+    if rule.duration_ms is None and rule.count is None:
+        return 0
+    by_duration = newest if rule.duration_ms is None else _by_age(state, now_ms - rule.duration_ms)
+    by_count = newest if rule.count is None else _by_count(state, rule.count)
+    return min(by_duration, by_count)
+
+
+def _by_age(state: State, oldest_ms: int) -> Time:
+    """The last time that was settled at or before an instant: its content was current then."""
+    for moment in reversed(state.moments):
+        if moment.instant_ms <= oldest_ms:
+            return moment.time
+    for chunk in reversed(state.moment_chunks):
+        if chunk.last_instant_ms <= oldest_ms:
+            return chunk.last_time
+    return 0
+
+
+def _by_count(state: State, count: int) -> Time:
+    if len(state.moments) >= count:
+        return state.moments[-count].time
+    left = count - len(state.moments)
+    for chunk in reversed(state.moment_chunks):
+        left -= chunk.count
+        if left <= 0:
+            return chunk.first_time
+    return 0
