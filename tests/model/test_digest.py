@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from strandline.errors import CorruptionError
 from strandline.model import digest as digest_module
@@ -37,34 +37,40 @@ def reference(some: list[Update]) -> Digest:
     )
 
 
+@settings(deadline=None)
 @given(updates)
 def test_a_digest_is_the_sums_that_its_definition_says(some: list[Update]):
     assert digest(some) == reference(some)
 
 
+@settings(deadline=None)
 @given(updates, updates)
 def test_digests_of_two_batches_add_up_to_that_of_both(some: list[Update], more: list[Update]):
     assert digest(some) + digest(more) == digest(some + more)
     assert digest(some + more) - digest(more) == digest(some)
 
 
+@settings(deadline=None)
 @given(updates.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))
 def test_the_order_of_updates_does_not_matter(pair: tuple[list[Update], list[Update]]):
     some, shuffled = pair
     assert digest(some) == digest(shuffled)
 
 
+@settings(deadline=None)
 @given(updates, st.integers(0, 40))
 def test_where_a_batch_is_cut_does_not_matter(some: list[Update], cut: int):
     assert digest(some[:cut]) + digest(some[cut:]) == digest(some)
 
 
+@settings(deadline=None)
 @given(updates, bases)
 def test_an_insertion_and_its_retraction_leave_nothing(some: list[Update], base: int):
     assert digest([*some, (base, 0, 1), (base, 3, -1)]) == digest(some)
     assert not digest([(base, 0, 1), (base, 3, -1)])
 
 
+@settings(deadline=None)
 @given(bases, bases)
 def test_s69_two_identical_rows_do_not_cancel(base: int, other: int):
     pair = digest([(base, 0, 1), (base, 0, 1)])
@@ -82,6 +88,7 @@ def test_s69_a_duplicated_and_a_dropped_row_are_seen_although_the_count_is_right
     assert sent != found
 
 
+@settings(deadline=None)
 @given(updates)
 def test_a_digest_per_time_is_the_digest_of_the_updates_at_that_time(some: list[Update]):
     expected = {t: digest([u for u in some if u[1] == t]) for t in sorted({u[1] for u in some})}
@@ -90,6 +97,7 @@ def test_a_digest_per_time_is_the_digest_of_the_updates_at_that_time(some: list[
     assert list(found) == list(expected)
 
 
+@settings(deadline=None)
 @given(updates)
 def test_blocks_do_not_show(some: list[Update]):
     whole, times = digest(some), per_time(*arrays(some))
@@ -106,6 +114,7 @@ def test_times_at_the_ends_of_their_range_are_told_apart():
     assert {time: each.count for time, each in found.items()} == {-(2**63): 1, 0: 2, 2**63 - 2: 1}
 
 
+@settings(deadline=None)
 @given(updates)
 def test_a_digest_survives_24_bytes(some: list[Update]):
     packed = digest(some).pack()
