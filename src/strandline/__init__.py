@@ -1,11 +1,16 @@
 """Tables with a clock: the public names, and a map of the folder.
 
-errors   pure   every error, grouped by what the caller should do next
-exports  shell  public names that are imported when they are first used
-system   shell  the real clock, chance and threads behind the ports of model
+errors    pure   every error, grouped by what the caller should do next
+exports   shell  public names that are imported when they are first used
+system    shell  the real clock, chance and threads
+config    shell  settings, and the only reader of the environment
+heart     shell  keeps a process's leases alive from a process of its own
+assembly  shell  the only place where ports meet their implementations
 
-model/  the nouns that every other package speaks, and the ports of time, chance and tasks
-store/  bytes that survive us: the ports Blob and Consensus, and their backends
+model/    the nouns that every other package speaks, and the ports of time, chance and tasks
+store/    bytes that survive us: the ports Blob and Consensus, and their backends
+shard/    a durable collection of updates that many processes write and read at once
+testing/  what tests need and production must never import: simulator, faults, checkers
 
 A new public name is a row in the table of its home and the same name in the import above it; a
 test compares the two. `__all__` follows from the table.
