@@ -26,6 +26,7 @@ def loaded_after(statement: str) -> list[str]:
         "import strandline; strandline.Frontier(7)",
         "from strandline import LeaseLostError",
         "import strandline.store.sqlite",
+        "import strandline.heart",
     ],
 )
 def test_a_process_that_needs_little_loads_little(statement):
