@@ -1,0 +1,87 @@
+"""The composition root: the only place where ports meet their implementations.
+
+import strandline
+
+with strandline.open("./lake") as store:
+    orders = store.shard("orders", schema=schema, key=["id"])
+    with orders.writer() as writer:
+        writer.append(rows)
+    orders.snapshot().to_arrow()
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from strandline.config import from_environment
+from strandline.errors import UsageError
+from strandline.heart import ProcessHeart
+from strandline.shard.env import Env
+from strandline.shard.metrics import Metrics
+from strandline.shard.pulses import TaskHeart
+from strandline.shard.settings import Settings
+from strandline.shard.store import Store
+from strandline.shard.timeline import PlainTimeline
+from strandline.store.locate import Kind, locate, open_folder
+from strandline.store.memory import MemoryBlob, MemoryConsensus
+from strandline.system import SystemClock, SystemRandom, SystemTasks
+
+if TYPE_CHECKING:
+    from strandline.shard.leases import Heart
+    from strandline.store.blob import Blob
+    from strandline.store.consensus import Consensus
+
+
+def open_store(
+    url: str,
+    blob: str | None = None,
+    *,
+    create: bool = True,
+    settings: Settings | None = None,
+    upkeep: bool | None = None,
+) -> Store:
+    """Open a store, and create it if it does not exist.
+
+    `url` is a folder (`./lake`, `file:///data/lake`) or `memory://`. `blob` names another
+    place for the objects; a folder keeps its own. `upkeep=False` leaves compaction and
+    collection to other processes.
+    """
+    location = locate(url)
+    if blob is not None:
+        raise UsageError(f"store {location} keeps its own objects: leave out blob=")
+    config = from_environment()
+    settings = settings or Settings()
+    if config.lease_ms is not None:
+        settings = replace(settings, lease_ms=config.lease_ms)
+    clock, tasks, random = SystemClock(), SystemTasks(), SystemRandom()
+    objects: Blob
+    consensus: Consensus
+    if location.kind is Kind.MEMORY:
+        objects, consensus = MemoryBlob(), MemoryConsensus(clock.wall_ms)
+    else:
+        objects, consensus = open_folder(location.path, create=create)
+    env = Env(
+        blob=objects,
+        consensus=consensus,
+        clock=clock,
+        tasks=tasks,
+        random=random,
+        metrics=Metrics(),
+        settings=settings,
+        timelines=lambda name: PlainTimeline(env, name),
+    )
+    pid = os.getpid()
+    owner = f"{socket.gethostname()} {pid}"
+
+    def new_heart(lease_ms: int) -> Heart:
+        if location.kind is Kind.MEMORY:
+            return TaskHeart(consensus, tasks, random, lease_ms=lease_ms, owner=owner)
+        return ProcessHeart(consensus, random, url=str(location), lease_ms=lease_ms, owner=owner)
+
+    store = Store(env, new_heart, url=str(location), is_here=lambda: os.getpid() == pid)
+    if config.upkeep if upkeep is None else upkeep:
+        store.upkeep.start()
+    return store

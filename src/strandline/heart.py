@@ -1,0 +1,157 @@
+"""Keeps a process's leases alive from a process of its own, out of the GIL's reach (S39).
+
+    this process                        the helper
+    ------------                        ----------
+    begins the pulse, starts helper ──► reads what to do from its standard input
+    works, or is stuck in native code   beats four times per lease
+    says goodbye (closes the pipe)  ──► ends the pulse, exits
+    dies                            ──► sees the pipe close or its parent change: the same
+    asks `lost`                     ◄── writes one line when the pulse ended without it
+
+What the helper is told comes through the pipe and never stands on a command line. It imports
+no Arrow, so that it starts in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from strandline.shard.pulse import slot_of
+from strandline.shard.pulses import Beat, beat_once, beat_until, begin_pulse, stop_pulse
+from strandline.store.locate import open_consensus
+
+if TYPE_CHECKING:
+    from strandline.model.clock import Random
+    from strandline.store.consensus import Consensus
+
+_GOODBYE_S = 10
+
+
+class ProcessHeart:
+    """One pulse of this process, kept beating by a helper process."""
+
+    def __init__(
+        self, consensus: Consensus, random: Random, *, url: str, lease_ms: int, owner: str
+    ) -> None:
+        self._consensus = consensus
+        self._url = url
+        self._pid = os.getpid()
+        self._lost = False
+        self._stopped = False
+        pulse = begin_pulse(consensus, random, lease_ms=lease_ms, owner=owner)
+        self.pulse_id = pulse.id
+        self.lease_ms = lease_ms
+        self._helper = self._start()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the pulse ended without us. Asked in a forked child, it is: leases stay here."""
+        if os.getpid() != self._pid:
+            return True
+        if not self._lost and not self._stopped:
+            self._listen()
+        return self._lost
+
+    @property
+    def helper_pid(self) -> int:
+        return self._helper.pid
+
+    def tend(self) -> None:
+        """Called at every tick: a helper that died is replaced before the lease runs out."""
+        if os.getpid() == self._pid and not self._stopped and self._helper.poll() is not None:
+            if not self.lost:
+                slot, incarnation = slot_of(self.pulse_id)
+                self._lost = beat_once(self._consensus, slot, incarnation) is Beat.LOST
+            if not self._lost:
+                _close_pipes(self._helper)
+                self._helper = self._start()
+
+    def stop(self) -> None:
+        if self._stopped or os.getpid() != self._pid:
+            return
+        self._stopped = True
+        if self._helper.stdin is not None:
+            self._helper.stdin.close()
+        try:
+            self._helper.wait(_GOODBYE_S)
+        except subprocess.TimeoutExpired:
+            self._helper.kill()
+            self._helper.wait()
+        _close_pipes(self._helper)
+        slot, incarnation = slot_of(self.pulse_id)
+        stop_pulse(self._consensus, slot, incarnation)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        order = {"url": self._url, "pulse": self.pulse_id, "lease_ms": self.lease_ms}
+        helper = subprocess.Popen(
+            [sys.executable, "-m", "strandline.heart"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        if helper.stdin is not None:
+            helper.stdin.write(json.dumps(order).encode() + b"\n")
+            helper.stdin.flush()
+        return helper
+
+    def _listen(self) -> None:
+        output = self._helper.stdout
+        if output is None or output.closed:
+            return
+        ready, _, _ = select.select([output], [], [], 0)
+        if ready and os.read(output.fileno(), 16).startswith(b"lost"):
+            self._lost = True
+
+
+def _close_pipes(helper: subprocess.Popen[bytes]) -> None:
+    for pipe in (helper.stdin, helper.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def main() -> int:
+    """The helper: beat until the parent is gone, then end its pulse."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    parent = os.getppid()
+    order = json.loads(sys.stdin.buffer.readline())
+    consensus = open_consensus(order["url"])
+    slot, incarnation = slot_of(order["pulse"])
+    pipe = sys.stdin.buffer.fileno()
+    gone = False
+
+    def parent_gone() -> bool:
+        return gone or os.getppid() != parent
+
+    def pause(duration_ms: int) -> None:
+        """Wait, in steps of a second, so that a parent whose pipe lives on in a fork is seen."""
+        nonlocal gone
+        left = duration_ms / 1000
+        while left > 0 and not parent_gone():
+            ready, _, _ = select.select([pipe], [], [], min(left, 1.0))
+            if ready and os.read(pipe, 1) == b"":
+                gone = True
+            left -= 1.0
+
+    alive = beat_until(
+        parent_gone,
+        pause,
+        lambda: beat_once(consensus, slot, incarnation),
+        lease_ms=order["lease_ms"],
+    )
+    if not alive:
+        sys.stdout.write("lost\n")
+        sys.stdout.flush()
+        return 0
+    stop_pulse(consensus, slot, incarnation)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

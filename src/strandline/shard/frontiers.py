@@ -1,0 +1,66 @@
+"""How far a shard is settled, as its readers may see it.
+
+For an attached shard the order is everything: the timeline first, *then* the shard's newest
+state. The other way round, a commit between the two would show a frontier whose rows the
+older state does not have yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.errors import CancelledError, NotAppliedError, NotFoundError
+
+if TYPE_CHECKING:
+    from strandline.model.frontier import Frontier, Time
+    from strandline.shard.cancel import Cancel
+    from strandline.shard.machine import Machine
+    from strandline.shard.state import State
+
+
+def visible(machine: Machine) -> tuple[Frontier, State]:
+    """The upper that readers see, and a state that has every row before it."""
+    state = machine.state
+    if state.timeline is None:
+        state = machine.refresh()
+    if state.timeline is None:
+        return state.upper, _living(machine, state)
+    committed = machine.env.timelines(state.timeline).committed()
+    return committed, _living(machine, machine.refresh())
+
+
+def wait_past(
+    machine: Machine,
+    time: Time,
+    *,
+    cancel: Cancel | None = None,
+    timeout_ms: int | None = None,
+) -> tuple[Frontier, State]:
+    """Wait until `time` is settled.
+
+    Looks again after 5 ms, then ever less often, every 200 ms at most; a commit of this
+    process wakes it at once. Without `timeout_ms` it waits for ever.
+    """
+    settings = machine.env.settings
+    clock = machine.env.clock
+    start = clock.monotonic_ms()
+    pause_ms = float(settings.poll_first_ms)
+    while True:
+        upper, state = visible(machine)
+        if upper.settled(time):
+            return upper, state
+        if cancel is not None and cancel.cancelled:
+            raise CancelledError(f"waiting for shard {machine.name} to pass {time} was cancelled")
+        if timeout_ms is not None and clock.monotonic_ms() - start >= timeout_ms:
+            raise NotAppliedError(
+                f"shard {machine.name} was not settled past {time} within {timeout_ms} ms: "
+                f"its upper is {upper}"
+            )
+        machine.pause(state, pause_ms)
+        pause_ms = min(pause_ms * 1.5, settings.poll_cap_ms)
+
+
+def _living(machine: Machine, state: State) -> State:
+    if state.dropped:
+        raise NotFoundError(f"shard {machine.name} was dropped")
+    return state

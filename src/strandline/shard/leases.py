@@ -1,0 +1,392 @@
+"""All leases of one process: taken, moved and given back without the caller's help.
+
+One background task per process looks after every reader: it moves holds forward, drops what
+was forgotten, and buries the dead, once per tick (a quarter of a lease) or when asked. The
+heartbeat itself is the `Heart`'s, which the GIL can't starve. What is held is decided in
+`holds`; this file only carries it out.
+
+    pin      before listing; the objects of the state then loaded stay until it is given back
+    since    moved lazily by `downgrade`, at once by `downgrade(durable=True)`
+    lost     the state no longer lists the reader, or the pulse ended: `LeaseLostError` for ever
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+from strandline.errors import (
+    HandleClosedError,
+    LeaseLostError,
+    SinceError,
+    StrandlineError,
+    UsageError,
+)
+from strandline.shard import command as c
+from strandline.shard.holds import ReadHolds
+from strandline.shard.machine import raise_refusal
+from strandline.shard.pulses import BEATS_PER_LEASE, Undertaker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline.shard.env import Env
+    from strandline.shard.machine import Machine
+    from strandline.shard.state import State
+
+
+class Heart(Protocol):
+    """Keeps one pulse of this process beating."""
+
+    @property
+    def pulse_id(self) -> str: ...
+
+    @property
+    def lease_ms(self) -> int: ...
+
+    @property
+    def lost(self) -> bool: ...
+
+    def tend(self) -> None:
+        """Called at every tick: mend what keeps it beating."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+class Pin:
+    """Keeps the objects of one version, and of all later ones, until it is given back."""
+
+    def __init__(self, lease: ReadLease, seqno: int) -> None:
+        self.seqno = seqno
+        self._lease = lease
+        self._out = True
+
+    def state(self) -> State:
+        """A version at or after the pinned one: what it refers to stays."""
+        return self._lease.state_from(self.seqno)
+
+    def share(self) -> Pin:
+        """A second pin on the same version, to be given back by itself."""
+        return self._lease.pin_again(self.seqno)
+
+    def give_back(self) -> None:
+        if self._out:
+            self._out = False
+            self._lease.unpin(self.seqno)
+
+
+class ReadLease:
+    """One leased reader of this process."""
+
+    def __init__(
+        self, leases: Leases, machine: Machine, heart: Heart, reader_id: str, holds: ReadHolds
+    ) -> None:
+        self.id = reader_id
+        self.machine = machine
+        self.heart = heart
+        self.holds = holds
+        self.lost = ""
+        self.closed = False
+        self._leases = leases
+
+    @property
+    def since(self) -> int | None:
+        return self.holds.wanted_since
+
+    def pin(self) -> Pin:
+        """Lease before listing: take this first, then look at `pin.state()`."""
+        self.check()
+        with self._leases.changed:
+            return Pin(self, self.holds.pin())
+
+    def pin_again(self, seqno: int) -> Pin:
+        with self._leases.changed:
+            self.holds.pin_again(seqno)
+        return Pin(self, seqno)
+
+    def unpin(self, seqno: int) -> None:
+        with self._leases.changed:
+            self.holds.unpin(seqno)
+
+    def state_from(self, seqno: int) -> State:
+        """The newest version; never one from before the pin, which may name deleted objects."""
+        state = self.machine.refresh()
+        while state.seqno.number < seqno:
+            state = self.machine.refresh()
+        if self.id not in state.readers:
+            self.mark_lost("the shard no longer lists it")
+        self.check()
+        return state
+
+    def downgrade(self, since: int, *, durable: bool = False) -> None:
+        """Give up telling times before `since` apart. Never undone; later calls win."""
+        self.check()
+        with self._leases.changed:
+            held = self.holds.wanted_since
+            if held is not None and since < held:
+                raise UsageError(
+                    f"shard {self.machine.name}: cannot move since back from {held} to {since}"
+                )
+            self.holds.downgrade(since)
+        if durable:
+            self._leases.sync(self.machine)
+            self.check()
+
+    def check(self) -> None:
+        """Raise if this lease is closed or known to be lost."""
+        if self.closed:
+            raise HandleClosedError(f"shard {self.machine.name}: this reader was closed")
+        if self.heart.lost and not self.lost:
+            self.mark_lost("its process did not renew it in time")
+        if self.lost:
+            raise LeaseLostError(
+                f"shard {self.machine.name}: the lease of reader {self.id} was lost, {self.lost}; "
+                "open a new reader"
+            )
+
+    def mark_lost(self, reason: str) -> None:
+        if not self.lost and not self.closed:
+            self.lost = reason
+            self.machine.env.metrics.add("leases_lost", self.machine.name)
+
+    def clone(self, purpose: str = "") -> ReadLease:
+        """A reader of its own, holding what this one holds (S53)."""
+        self.check()
+        return self._leases.reader(
+            self.machine, since=self.holds.applied_since, purpose=purpose, heart=self.heart
+        )
+
+    def close(self) -> None:
+        """Give the lease back; returns once the shard no longer lists it."""
+        if not self.closed:
+            self.closed = True
+            self._leases.release(self)
+
+    def __del__(self) -> None:
+        # Forgotten rather than closed: the background task gives it back at its next tick.
+        if not self.closed:
+            self._leases.forgotten.append(self.id)
+
+
+class WriteLease:
+    """One leased writer of this process: while it is listed, its parts stay."""
+
+    def __init__(self, leases: Leases, machine: Machine, heart: Heart, writer_id: str) -> None:
+        self.id = writer_id
+        self.machine = machine
+        self.heart = heart
+        self.closed = False
+        self._leases = leases
+
+    def check(self) -> None:
+        if self.closed:
+            raise HandleClosedError(f"shard {self.machine.name}: this writer was closed")
+        if self.heart.lost:
+            raise LeaseLostError(
+                f"shard {self.machine.name}: the lease of writer {self.id} was lost, its process "
+                "did not renew it in time; open a new writer"
+            )
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._leases.release_writer(self)
+
+
+class Leases:
+    """The leases of one process on one store."""
+
+    def __init__(self, env: Env, new_heart: Callable[[int], Heart]) -> None:
+        self.env = env
+        self.changed = env.tasks.condition()
+        self.forgotten: list[str] = []
+        self.undertaker = Undertaker(env.consensus, env.clock)
+        self._new_heart = new_heart
+        self._hearts: dict[int, Heart] = {}
+        self._hearts_guard = env.tasks.condition()
+        self._readers: dict[str, tuple[Machine, ReadHolds]] = {}
+        # Weak, so that a handle nobody holds any more is noticed and given back.
+        self._live: WeakValueDictionary[str, ReadLease] = WeakValueDictionary()
+        self._own: dict[str, ReadLease] = {}
+        self._syncing: set[str] = set()
+        self._stop = env.tasks.event()
+        self._task = env.tasks.start("leases", self._run)
+
+    def reader(
+        self,
+        machine: Machine,
+        *,
+        since: int | None,
+        purpose: str = "",
+        lease_ms: int | None = None,
+        heart: Heart | None = None,
+    ) -> ReadLease:
+        """Register a reader; `since=None` holds only objects back, never history."""
+        heart = heart or self._heart(lease_ms)
+        reader_id = f"r{self.env.random.token()}"
+        command = c.RegisterReader(reader_id, heart.pulse_id, since, purpose)
+        state = machine.demand(command)
+        entry = state.readers[reader_id]
+        holds = ReadHolds(since=entry.since, seqno=entry.seqno)
+        holds.observe(state.seqno.number)
+        lease = ReadLease(self, machine, heart, reader_id, holds)
+        with self.changed:
+            self._readers[reader_id] = (machine, holds)
+            self._live[reader_id] = lease
+        self.env.metrics.set("readers", len(self._readers))
+        return lease
+
+    def reader_from(
+        self, machine: Machine, *, since: int | None, lease_ms: int | None, purpose: str
+    ) -> ReadLease:
+        """Register a reader that holds history from `since` on, or from where it begins."""
+        if since is not None:
+            return self.reader(machine, since=since, lease_ms=lease_ms, purpose=purpose)
+        while True:
+            oldest = machine.refresh().readable_from()
+            try:
+                return self.reader(machine, since=oldest, lease_ms=lease_ms, purpose=purpose)
+            except SinceError:
+                continue
+
+    def own_reader(self, machine: Machine) -> ReadLease:
+        """The process's own reader of a shard, for snapshots of settled times."""
+        lease = self._own.get(machine.name)
+        if lease is None or lease.closed or lease.lost or lease.heart.lost:
+            lease = self.reader(machine, since=None, purpose="snapshots of this process")
+            previous = self._own.get(machine.name)
+            self._own[machine.name] = lease
+            if previous is not None and previous.lost:
+                previous.closed = True
+        return lease
+
+    def writer(self, machine: Machine, *, purpose: str = "") -> WriteLease:
+        heart = self._heart(None)
+        writer_id = f"w{self.env.random.token()}"
+        machine.demand(c.RegisterWriter(writer_id, heart.pulse_id, purpose))
+        return WriteLease(self, machine, heart, writer_id)
+
+    def release(self, lease: ReadLease) -> None:
+        with self.changed:
+            self._readers.pop(lease.id, None)
+        lease.machine.commit(c.Release(readers=(lease.id,)))
+        self.env.metrics.set("readers", len(self._readers))
+
+    def release_writer(self, lease: WriteLease) -> None:
+        lease.machine.commit(c.Release(writers=(lease.id,)))
+
+    def sync(self, machine: Machine) -> None:
+        """Commit what the readers of one shard could let go of; callers join each other."""
+        with self.changed:
+            while machine.name in self._syncing:
+                self.changed.wait()
+            self._syncing.add(machine.name)
+        try:
+            self._sync(machine)
+        finally:
+            with self.changed:
+                self._syncing.discard(machine.name)
+                self.changed.notify_all()
+
+    def bury(self, machine: Machine) -> None:
+        """Drop the readers and writers of a shard whose processes are gone."""
+        state = machine.state
+        pulses = {reader.pulse for reader in state.readers.values()}
+        pulses |= {writer.pulse for writer in state.writers.values()}
+        mine = {heart.pulse_id for heart in self._hearts.values() if not heart.lost}
+        dead = self.undertaker.over(pulses - mine)
+        if dead:
+            before = len(state.readers) + len(state.writers)
+            _, after = machine.commit(c.Expire(dead))
+            gone = before - len(after.readers) - len(after.writers)
+            self.env.metrics.add("leases_expired", machine.name, max(0, gone))
+
+    def close(self) -> None:
+        """Give everything back, then let the hearts stop."""
+        self._stop.set()
+        self._task.join()
+        with self.changed:
+            readers = list(self._readers.items())
+            self._readers.clear()
+        for reader_id, (machine, _) in readers:
+            machine.commit(c.Release(readers=(reader_id,)))
+        for lease in self._own.values():
+            lease.closed = True
+        for heart in self._hearts.values():
+            heart.stop()
+
+    def _heart(self, lease_ms: int | None) -> Heart:
+        """One heart per lease length; a lost one is replaced for those who come later."""
+        length = self.env.settings.lease_ms if lease_ms is None else lease_ms
+        with self._hearts_guard:
+            heart = self._hearts.get(length)
+            if heart is None or heart.lost:
+                heart = self._new_heart(length)
+                self._hearts[length] = heart
+            return heart
+
+    def _sync(self, machine: Machine) -> None:
+        state = machine.refresh()
+        garbage = [entry.seqno for entry in state.garbage]
+        with self.changed:
+            mine = {name: holds for name, (at, holds) in self._readers.items() if at is machine}
+            due: dict[str, tuple[int | None, int]] = {}
+            for name, holds in mine.items():
+                holds.observe(state.seqno.number)
+                wanted = holds.due(garbage)
+                if wanted is not None:
+                    due[name] = wanted
+        while due:
+            outcome, _ = machine.commit(c.Downgrade(due))
+            if isinstance(outcome, c.Lost):
+                for name in outcome.names:
+                    self._lose(name)
+                    due.pop(name, None)
+                continue
+            raise_refusal(machine.name, outcome)
+            with self.changed:
+                for name, (since, seqno) in due.items():
+                    mine[name].applied(since, seqno)
+            self.env.metrics.add("downgrades", machine.name, len(due))
+            return
+
+    def _lose(self, reader_id: str) -> None:
+        with self.changed:
+            self._readers.pop(reader_id, None)
+        lease = self._live.get(reader_id)
+        if lease is not None:
+            lease.mark_lost("the shard no longer lists it")
+
+    def _run(self) -> None:
+        self._stop.wait(int(self.env.random.uniform(0, self._tick_ms())))
+        while not self._stop.is_set():
+            self._tick()
+            self._stop.wait(self._tick_ms())
+
+    def _tick_ms(self) -> int:
+        """A quarter of the shortest lease that is out."""
+        shortest = min(self._hearts, default=self.env.settings.lease_ms)
+        return max(1, shortest // BEATS_PER_LEASE)
+
+    def _tick(self) -> None:
+        """One round over all shards; trouble with one of them does not keep the others."""
+        for heart in list(self._hearts.values()):
+            heart.tend()
+        self._drop_forgotten()
+        with self.changed:
+            machines = {machine.name: machine for machine, _ in self._readers.values()}
+        for name in sorted(machines):
+            try:
+                self.sync(machines[name])
+                self.bury(machines[name])
+            except StrandlineError:
+                self.env.metrics.add("retries", name)
+
+    def _drop_forgotten(self) -> None:
+        while self.forgotten:
+            reader_id = self.forgotten.pop()
+            with self.changed:
+                entry = self._readers.pop(reader_id, None)
+            if entry is not None:
+                entry[0].commit(c.Release(readers=(reader_id,)))

@@ -1,0 +1,88 @@
+"""A process in memory, for tests of the shell around the state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+
+from strandline.model.schema import Schema
+from strandline.shard import command as c
+from strandline.shard.env import Env
+from strandline.shard.leases import Leases
+from strandline.shard.machine import Machine
+from strandline.shard.metrics import Metrics
+from strandline.shard.pulses import TaskHeart
+from strandline.shard.settings import Settings
+from strandline.shard.timeline import PlainTimeline
+from strandline.store.memory import MemoryBlob, MemoryConsensus
+from strandline.system import SystemClock, SystemRandom, SystemTasks
+
+COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+class HandClock:
+    """The store's clock, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass
+class Lab:
+    """One store in memory, and as many processes on it as a test wants."""
+
+    clock: HandClock = field(default_factory=HandClock)
+    settings: Settings = field(default_factory=lambda: Settings(lease_ms=60_000))
+    blob: MemoryBlob = field(default_factory=MemoryBlob)
+    opened: list[Leases] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.consensus = MemoryConsensus(self.clock)
+
+    def env(self, **settings: int) -> Env:
+        env = Env(
+            blob=self.blob.client(),
+            consensus=self.consensus.client(),
+            clock=SystemClock(),
+            tasks=SystemTasks(),
+            random=SystemRandom(),
+            metrics=Metrics(),
+            settings=replace(self.settings, **settings),
+            timelines=lambda name: PlainTimeline(env, name),
+        )
+        return env
+
+    def machine(self, name: str = "orders", env: Env | None = None) -> Machine:
+        """A view of a shard, which is created if it does not exist."""
+        env = env or self.env()
+        machine = Machine(env, name)
+        schema = Schema.create(COLUMNS, ["id"])
+        machine.commit(c.Create(name, f"s{env.random.token()}", schema, self.clock.now))
+        return machine
+
+    def leases(self, env: Env) -> Leases:
+        leases = Leases(
+            env,
+            lambda ms: TaskHeart(env.consensus, env.tasks, env.random, lease_ms=ms, owner="a test"),
+        )
+        self.opened.append(leases)
+        return leases
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    for leases in made.opened:
+        leases.close()
+
+
+@pytest.fixture
+def new_lab() -> Callable[[], Lab]:
+    return Lab
