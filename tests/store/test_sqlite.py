@@ -207,6 +207,7 @@ def test_an_error_of_the_commit_itself_may_have_been_applied(tmp_path: Path, tak
     with pytest.raises(MaybeAppliedError, match="input/output"):
         _set(consensus, 1)
     # Only a read can tell; and the store goes on with a fresh connection.
+    assert consensus._writing._open is None
     head = consensus.head("k")
     assert head is not None
     assert head.seqno == SeqNo(1 if takes_effect else 0)

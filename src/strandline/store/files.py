@@ -171,7 +171,7 @@ class FilesBlob:
             return None
 
     def _list(self, prefix: str, names: _Names, partial: str) -> Iterator[BlobEntry]:
-        with _told(f"list prefix {prefix}"):
+        with _told(f"list prefix {prefix!r}"):
             for above, entry in self._walk(names, partial):
                 if entry.kind is Kind.FILE and _is_key(entry.name):
                     yield BlobEntry("/".join((*above, entry.name)), entry.size)
