@@ -178,7 +178,7 @@ def _settings(state: State, command: _Settings) -> c.Outcome:
         case c.Retain(retention):
             if retention == state.retention:
                 return c.Unchanged()
-            if (retention.count or 1) < 1 or (retention.duration_ms or 0) < 0:
+            if retention.count == 0 or min(retention.count or 0, retention.duration_ms or 0) < 0:
                 return c.Refused("retention can't be less than nothing")
             return c.Changed(Change(retention=retention))
         case c.Evolve(expected, schema):
