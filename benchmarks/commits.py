@@ -1,0 +1,243 @@
+"""How fast small appends commit: alone, racing, and after many of them.
+
+Appends of 100 rows to the local store, beside deltalake and pyiceberg (SQL catalog) doing the
+same, and beside the limit: the same rows as one synced SQLite insert. All in one run on one
+disk; only the ratios travel.
+
+    make bench NAME=commits
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sqlite3
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from report import Point, finish, show
+
+import strandline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 100
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("customer", pa.int64()),
+        ("amount", pa.float64()),
+        ("name", pa.string()),
+        ("placed", pa.int64()),
+    ]
+)
+
+
+def batch(number: int) -> pa.Table:
+    ids = range(number * ROWS, (number + 1) * ROWS)
+    return pa.table(
+        {
+            "id": ids,
+            "customer": [i % 977 for i in ids],
+            "amount": [i * 0.25 for i in ids],
+            "name": [f"customer {i % 977}" for i in ids],
+            "placed": [1_790_000_000_000 + i for i in ids],
+        },
+        schema=SCHEMA,
+    )
+
+
+def timed(call: Callable[[int], object], count: int, start: int = 0) -> list[float]:
+    """Milliseconds per call; the rows are made outside of the clock."""
+    times = []
+    for number in range(start, start + count):
+        rows = batch(number)
+        begin = time.perf_counter()
+        call(rows)  # type: ignore[arg-type]
+        times.append((time.perf_counter() - begin) * 1000)
+    return times
+
+
+def measure_sqlite(folder: Path, count: int) -> list[float]:
+    connection = sqlite3.connect(folder / "limit.db", isolation_level=None)
+    connection.execute("pragma journal_mode=wal")
+    connection.execute("pragma synchronous=full")
+    connection.execute("create table t (n integer primary key, rows blob)")
+
+    def insert(rows: pa.Table) -> None:
+        payload = rows.to_batches()[0].serialize().to_pybytes()
+        connection.execute("insert into t (rows) values (?)", (payload,))
+
+    return timed(insert, count)  # type: ignore[arg-type]
+
+
+def measure_delta(folder: Path, count: int) -> list[float]:
+    from deltalake import write_deltalake  # noqa: PLC0415 - the peer is optional
+
+    path = str(folder / "delta")
+    return timed(lambda rows: write_deltalake(path, rows, mode="append"), count)
+
+
+def measure_iceberg(folder: Path, count: int) -> list[float]:
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - the peer is optional
+
+    warehouse = folder / "iceberg"
+    warehouse.mkdir()
+    catalog = SqlCatalog(
+        "bench", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}"
+    )
+    catalog.create_namespace("bench")
+    table = catalog.create_table("bench.orders", schema=SCHEMA)
+    return timed(table.append, count)
+
+
+def racer(path: str, worker: int, count: int, gate: object, results: object) -> None:
+    """One of several processes that append to one shard; independent writers never lose."""
+    with strandline.open(path) as store, store.shard("race").writer() as writer:
+        rows = [batch(worker * 1_000_000 + i) for i in range(count)]
+        gate.wait()  # type: ignore[attr-defined]
+        begin = time.perf_counter()
+        for each in rows:
+            writer.append(each)
+        results.put((worker, begin, time.perf_counter()))  # type: ignore[attr-defined]
+
+
+def measure_race(folder: Path, workers: int, count: int) -> float:
+    """Appends per second over all processes."""
+    path = str(folder / "race")
+    with strandline.open(path, upkeep=True) as store:
+        store.shard("race", schema=SCHEMA, key=["id"])
+        context = multiprocessing.get_context("spawn")
+        gate, results = context.Barrier(workers), context.Queue()
+        started = [
+            context.Process(target=racer, args=(path, worker, count, gate, results))
+            for worker in range(workers)
+        ]
+        for each in started:
+            each.start()
+        spans = [results.get() for _ in started]
+        for each in started:
+            each.join()
+        total = store.shard("race").snapshot().to_arrow().num_rows
+        if total != workers * count * ROWS:
+            raise SystemExit(f"rows lost in the race: {total} of {workers * count * ROWS}")
+    return workers * count / (max(s[2] for s in spans) - min(s[1] for s in spans))
+
+
+def race_delta(folder: Path, workers: int, count: int) -> float:
+    path = str(folder / "delta-race")
+    from deltalake import write_deltalake  # noqa: PLC0415 - the peer is optional
+
+    write_deltalake(path, batch(0), mode="append")
+    context = multiprocessing.get_context("spawn")
+    gate, results = context.Barrier(workers), context.Queue()
+    started = [
+        context.Process(target=delta_racer, args=(path, worker, count, gate, results))
+        for worker in range(workers)
+    ]
+    for each in started:
+        each.start()
+    spans = [results.get() for _ in started]
+    for each in started:
+        each.join()
+    return workers * count / (max(s[2] for s in spans) - min(s[1] for s in spans))
+
+
+def delta_racer(path: str, worker: int, count: int, gate: object, results: object) -> None:
+    from deltalake import write_deltalake  # noqa: PLC0415 - the peer is optional
+
+    rows = [batch(worker * 1_000_000 + i) for i in range(count)]
+    gate.wait()  # type: ignore[attr-defined]
+    begin = time.perf_counter()
+    for each in rows:
+        write_deltalake(path, each, mode="append")
+    results.put((worker, begin, time.perf_counter()))  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--appends", type=int, default=10_000)
+    parser.add_argument("--peers", type=int, default=100)
+    parser.add_argument("--race", type=int, default=250)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="strandline-bench-") as name:
+        folder = Path(name)
+        with strandline.open(str(folder / "lake")) as store:
+            shard = store.shard("orders", schema=SCHEMA, key=["id"])
+            with shard.writer() as writer:
+                ours = timed(writer.append, options.appends)
+            rows = shard.snapshot().to_arrow().num_rows
+        if rows != options.appends * ROWS:
+            raise SystemExit(f"rows lost: {rows} of {options.appends * ROWS}")
+        limit = measure_sqlite(folder, 1_000)
+        delta = measure_delta(folder, options.peers)
+        iceberg = measure_iceberg(folder, options.peers)
+        race = measure_race(folder, 4, options.race)
+        raced_delta = race_delta(folder, 4, max(10, options.peers // 4))
+        os.sync()
+    early, late = ours[20:220], ours[-200:]
+    middle = statistics.median
+    show(
+        "milliseconds per append of 100 rows (median, mean, 99th percentile)",
+        ["", "median", "mean", "p99", "appends"],
+        [
+            _row("strandline, first 200", early),
+            _row(f"strandline, last 200 of {len(ours):,}", late),
+            _row("one synced SQLite insert (the limit)", limit),
+            _row("deltalake, first 20", delta[:20]),
+            _row("deltalake, last 20", delta[-20:]),
+            _row("pyiceberg, first 20", iceberg[:20]),
+            _row("pyiceberg, last 20", iceberg[-20:]),
+        ],
+    )
+    show(
+        "four processes racing on one table, appends per second",
+        ["", "per second"],
+        [["strandline", f"{race:.0f}"], ["deltalake", f"{raced_delta:.0f}"]],
+    )
+    peer = min(middle(delta), middle(iceberg))
+    mean = statistics.fmean
+    finish(
+        [
+            _point("commits: better peer / ours, one writer", middle(late), peer, 6, up=True),
+            _point("commits: ours / synced insert", middle(late), middle(limit), 5, up=False),
+            _point("commits: ours / synced insert, mean", mean(late), mean(limit), 5, up=False),
+            _point("commits: after 10,000 / after 100", middle(late), middle(early), 1.3, up=False),
+            Point(
+                "commits: four racing processes, ours / deltalake",
+                race,
+                raced_delta,
+                race / raced_delta,
+                ">= 6",
+                race / raced_delta >= 6,
+            ),
+        ]
+    )
+
+
+def _row(name: str, times: list[float]) -> list[str]:
+    ordered = sorted(times)
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    return [
+        name,
+        f"{statistics.median(times):.2f}",
+        f"{statistics.fmean(times):.2f}",
+        f"{p99:.2f}",
+        str(len(times)),
+    ]
+
+
+def _point(name: str, ours: float, peer: float, goal: float, *, up: bool) -> Point:
+    ratio = peer / ours if up else ours / peer
+    met = ratio >= goal if up else ratio <= goal
+    return Point(name, ours, peer, ratio, f"{'>=' if up else '<='} {goal:g}", met)
+
+
+if __name__ == "__main__":
+    main()
