@@ -58,7 +58,7 @@ _BYTES = {
     pa.lib.Type_LARGE_BINARY,
     pa.lib.Type_FIXED_SIZE_BINARY,
 }
-_DAMAGE = (
+DAMAGE = (
     pa.ArrowException,
     OSError,
     ValueError,
@@ -116,14 +116,17 @@ def decode_part(
     _check_bytes(encoded, part, owner)
     try:
         file = pq.ParquetFile(pa.BufferReader(encoded))
-        written = _check_footer(file, part, owner)
-        wanted = _stored_names(written, schema, columns, base=part.base)
+        written = check_footer(file, part, owner)
+        wanted = stored_names(written, schema, columns, base=part.base)
         table = file.read(columns=wanted, use_threads=True)
         if table.num_rows != part.rows:
-            raise _corrupt(part, owner, f"{table.num_rows} rows instead of {part.rows}")
+            raise corrupt(part, owner, f"{table.num_rows} rows instead of {part.rows}")
+    except DAMAGE as error:
+        raise corrupt(part, owner, str(error)) from error
+    try:
         table = schema.migrate(table, written, columns)
-    except _DAMAGE as error:
-        raise _corrupt(part, owner, str(error)) from error
+    except CorruptionError as error:
+        raise corrupt(part, owner, str(error)) from error
     return with_constants(table, part.t_min) if part.base and with_time else table
 
 
@@ -136,12 +139,12 @@ def with_constants(rows: pa.Table, time: int) -> pa.Table:
 
 def _check_bytes(encoded: bytes, part: Part, owner: Owner) -> None:
     if len(encoded) != part.size:
-        raise _corrupt(part, owner, f"{len(encoded)} bytes instead of {part.size}")
+        raise corrupt(part, owner, f"{len(encoded)} bytes instead of {part.size}")
     if checksum(encoded) != part.checksum:
-        raise _corrupt(part, owner, "its checksum does not match")
+        raise corrupt(part, owner, "its checksum does not match")
 
 
-def _check_footer(file: pq.ParquetFile, part: Part, owner: Owner) -> tuple[Field, ...]:
+def check_footer(file: pq.ParquetFile, part: Part, owner: Owner) -> tuple[Field, ...]:
     """The columns as they were written, if the footer is that of this very part."""
     footer = file.metadata
     facts = footer.metadata or {}
@@ -155,13 +158,13 @@ def _check_footer(file: pq.ParquetFile, part: Part, owner: Owner) -> tuple[Field
         facts.get(b"strandline.shard", b"").decode(), facts.get(b"strandline.key", b"").decode()
     )
     if found != owner:
-        raise _corrupt(part, owner, f"it is {found.key or 'no part'} of {found.shard or 'nobody'}")
+        raise corrupt(part, owner, f"it is {found.key or 'no part'} of {found.shard or 'nobody'}")
     if footer.num_rows != part.rows:
-        raise _corrupt(part, owner, f"{footer.num_rows} rows instead of {part.rows}")
+        raise corrupt(part, owner, f"{footer.num_rows} rows instead of {part.rows}")
     groups = range(footer.num_row_groups)
     unpacked = sum(footer.row_group(group).total_byte_size for group in groups)
     if unpacked > _UNPACKED_MAX:
-        raise _corrupt(part, owner, f"it would unpack to {unpacked} bytes")
+        raise corrupt(part, owner, f"it would unpack to {unpacked} bytes")
     return _written_fields(file.schema_arrow, part, owner)
 
 
@@ -174,11 +177,11 @@ def _written_fields(layout: pa.Schema, part: Part, owner: Owner) -> tuple[Field,
         fields.append(Field(field_id, column.name, column.type, column.nullable))
     own = [name for name in layout.names if name in _OWN]
     if own != ([] if part.base else list(_OWN)) or len({f.id for f in fields}) != len(fields):
-        raise _corrupt(part, owner, f"unexpected columns {', '.join(layout.names)}")
+        raise corrupt(part, owner, f"unexpected columns {', '.join(layout.names)}")
     return tuple(fields)
 
 
-def _stored_names(
+def stored_names(
     written: tuple[Field, ...], schema: Schema, columns: Sequence[str] | None, *, base: bool
 ) -> list[str]:
     fields = schema.fields if columns is None else [schema.field(name) for name in columns]
@@ -208,6 +211,6 @@ def _is_flat_bytes(kind: pa.DataType) -> bool:
     return kind.id in _BYTES
 
 
-def _corrupt(part: Part, owner: Owner, reason: str) -> CorruptionError:
+def corrupt(part: Part, owner: Owner, reason: str) -> CorruptionError:
     shown = printable(reason, limit=200)
     return CorruptionError(f"shard {owner.shard}: part {part.key} is damaged: {shown}")
