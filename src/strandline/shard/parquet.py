@@ -125,7 +125,7 @@ def decode_part(
         raise corrupt(part, owner, str(error)) from error
     try:
         table = schema.migrate(table, written, columns)
-    except CorruptionError as error:
+    except (CorruptionError, *DAMAGE) as error:
         raise corrupt(part, owner, str(error)) from error
     return with_constants(table, part.t_min) if part.base and with_time else table
 
