@@ -21,7 +21,7 @@ from strandline.model.schema import Schema
 from strandline.shard import command as c
 from strandline.shard.change import evolve
 from strandline.shard.decide import decide
-from strandline.shard.part import PLACE_MAX, Batch, Inline, Part
+from strandline.shard.part import PLACE_MAX, Batch, Chunk, Inline, Part
 from strandline.shard.state import check, check_whole
 
 if TYPE_CHECKING:
@@ -137,15 +137,46 @@ class ToyShard:
 
     def __init__(self) -> None:
         self.contents: dict[str, tuple[Update, ...]] = {}
+        self.listed: dict[str, tuple[str, ...]] = {}
+        """The parts of each chunk."""
 
     def put(self, key: str, updates: Iterable[Update]) -> Part:
         invariant(key not in self.contents, "a key is never used again")
         self.contents[key] = tuple(updates)
         return toy_part(key, self.contents[key])
 
+    def put_chunk(self, key: str, parts: Iterable[Part]) -> Chunk:
+        """A chunk of parts that are there already."""
+        parts = tuple(parts)
+        self.listed[key] = tuple(part.key for part in parts)
+        self.contents[key] = ()
+        updates = [update for part in parts for update in self.contents[part.key]]
+        times = [time for _, time, _ in updates]
+        return Chunk(
+            key=key,
+            size=10,
+            checksum=7,
+            parts=len(parts),
+            rows=len(updates),
+            part_bytes=100 * len(parts),
+            digest=digest_of(updates).pack(),
+            t_min=min(times),
+            t_max=max(times),
+            place_lo=0,
+            place_hi=PLACE_MAX,
+        )
+
+    def part_keys(self, batch: Batch) -> list[str]:
+        """The parts a reader would fetch; none of their chunks may be gone."""
+        keys = [part.key for part in batch.parts]
+        for chunk in batch.chunks:
+            invariant(chunk.key in self.contents, f"chunk {chunk.key} is gone")
+            keys += self.listed[chunk.key]
+        return keys
+
     def updates(self, batch: Batch) -> list[Update]:
         """All updates of a batch; inline rows carry their own."""
-        found = [update for part in batch.parts for update in self.contents[part.key]]
+        found = [update for key in self.part_keys(batch) for update in self.contents[key]]
         if batch.inline is not None:
             found += inline_updates(batch.inline)
         return found
