@@ -85,3 +85,5 @@ def open_store(
     if config.upkeep if upkeep is None else upkeep:
         store.upkeep.start()
     return store
+
+open = open_store  # noqa: A001 - the public name, `strandline.open`

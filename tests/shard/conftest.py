@@ -8,15 +8,19 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
+from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
 from strandline.shard import command as c
 from strandline.shard.env import Env
+from strandline.shard.frontiers import visible
 from strandline.shard.leases import Leases
 from strandline.shard.machine import Machine
 from strandline.shard.metrics import Metrics
+from strandline.shard.ownership import TimelineOwner
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
 from strandline.shard.timeline import PlainTimeline
+from strandline.shard.write import Writer
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
 
@@ -73,6 +77,36 @@ class Lab:
         )
         self.opened.append(leases)
         return leases
+
+
+class Process:
+    """One process on the lab's store, with two shards that can be attached."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.env = lab.env()
+        self.machines: dict[str, Machine] = {
+            name: lab.machine(name, self.env) for name in ("orders", "stock")
+        }
+        self.leases: Leases = lab.leases(self.env)
+        self.timeline = PlainTimeline(self.env, "shop")
+
+    def attach(self) -> None:
+        for machine in self.machines.values():
+            self.timeline.attach(machine)
+
+    def own(self) -> TimelineOwner:
+        return TimelineOwner(self.timeline, self.machines.__getitem__, self.writer)
+
+    def writer(self, name: str) -> Writer:
+        machine = self.machines[name]
+        return Writer(machine, self.leases.writer(machine))
+
+    def upper(self, name: str) -> Frontier:
+        return visible(self.machines[name])[0]
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids), "name": ["x"] * len(ids)}, schema=COLUMNS)
 
 
 @pytest.fixture

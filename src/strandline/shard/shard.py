@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from strandline.model.tasks import Event
     from strandline.shard.cancel import Cancel
+    from strandline.shard.filters import FilterSpec
     from strandline.shard.leases import Leases, ReadLease
     from strandline.shard.machine import Machine
     from strandline.shard.state import Retention, State
@@ -68,7 +69,7 @@ class Reader:
         as_of: Time | None = None,
         *,
         columns: Sequence[str] | None = None,
-        filter: object = None,  # noqa: A002 - the word that users of Parquet readers know
+        filter: FilterSpec | None = None,  # noqa: A002 - the word that users of Parquet readers know
         timeout_ms: int | None = None,
         cancel: Cancel | None = None,
     ) -> Snapshot:
@@ -151,7 +152,7 @@ class Shard:
         as_of: Time | datetime | None = None,
         *,
         columns: Sequence[str] | None = None,
-        filter: object = None,  # noqa: A002 - the word that users of Parquet readers know
+        filter: FilterSpec | None = None,  # noqa: A002 - the word that users of Parquet readers know
         timeout_ms: int | None = None,
         cancel: Cancel | None = None,
     ) -> Snapshot:
@@ -181,7 +182,7 @@ class Shard:
         until: Time | None = None,
         snapshot: bool = True,
         columns: Sequence[str] | None = None,
-        filter: object = None,  # noqa: A002 - the word that users of Parquet readers know
+        filter: FilterSpec | None = None,  # noqa: A002 - the word that users of Parquet readers know
         on_error: Literal["raise", "signal", "halt"] | Callable[[Exception], None] = "raise",
         start_signal: Event | None = None,
         workers: int = 1,

@@ -7,5 +7,6 @@ memory     shell  both ports in memory, for tests and the simulator
 disk       shell  the few calls through which `files` reaches a disk
 files      shell  Blob on a folder of files
 lane       shell  a SQLite connection that threads share and that survives a fork
+locate     shell  where a store is: its URL, and the backends behind it
 sqlite     shell  Consensus on one SQLite file
 """

@@ -20,9 +20,9 @@ class BlobEntry:
 class Blob(Protocol):
     """Objects by key. Keys are unique and never reused; values never change.
 
-    Every method may raise `NotAppliedError` (it did not happen) or `MaybeAppliedError` (only
-    a read can tell), `NameRefusedError` for a key that `model.ids.valid_key` refuses, and no
-    other error. All methods may be called from any task at once.
+    Every method may raise `NotAppliedError` (it did not happen), `MaybeAppliedError` (it may
+    have), `NameRefusedError` for a key that `model.ids.valid_key` refuses, `HandleClosedError`
+    after `close`, and no other error. All methods may be called from any task at once.
     `strandline.testing.check_blob` checks what a caller can observe.
     """
 
@@ -40,8 +40,9 @@ class Blob(Protocol):
     def put(self, key: str, value: bytes) -> None:
         """Store an object. Atomic, and durable when it returns.
 
-        Putting the same value under the same key again is harmless; another value is a bug
-        of the caller's, and the store may keep either.
+        Putting the same value under the same key again is harmless, and the answer to
+        `MaybeAppliedError`: after a failed sync a read may show what the disk never got.
+        Another value is a bug of the caller's, and the store may keep either.
         """
         ...
 

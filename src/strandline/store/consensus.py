@@ -32,8 +32,9 @@ class Consensus(Protocol):
 
     Linearizable: a read that starts after a compare-and-set returned sees it, from any
     process. Every method may raise `NotAppliedError` (it did not happen) or
-    `MaybeAppliedError` (only a read can tell), `NameRefusedError` for a bad key, and no other
-    error. All methods may be called from any task at once.
+    `MaybeAppliedError` (only a read can tell), `NameRefusedError` for a bad key,
+    `CorruptionError` if what it keeps is damaged or newer than it, `HandleClosedError` after
+    `close`, and no other error. All methods may be called from any task at once.
     `strandline.testing.check_consensus` checks what a caller can observe.
     """
 

@@ -1,0 +1,101 @@
+"""Tests of owning a timeline: who may stage, and what a takeover leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import BoundsError, FencedError, UsageError
+from strandline.model.frontier import Frontier
+from strandline.shard import command as c
+
+from .conftest import Lab, Process, rows
+
+
+def test_several_shards_move_together_by_one_record(lab: Lab) -> None:
+    ours, theirs = Process(lab), Process(lab)
+    ours.attach()
+    with ours.own() as owner:
+        owner.stage("orders", rows(1))
+        assert theirs.upper("orders") == theirs.upper("stock") == Frontier(0)
+        owner.commit()
+    assert theirs.upper("orders") == theirs.upper("stock") == Frontier(1)
+
+
+def test_an_idle_shard_costs_nothing(lab: Lab) -> None:
+    ours = Process(lab)
+    ours.attach()
+    with ours.own() as owner:
+        before = ours.machines["stock"].refresh().seqno
+        for number in range(20):
+            owner.stage("orders", rows(number))
+            owner.commit()
+        assert ours.machines["stock"].refresh().seqno == before
+    assert ours.upper("stock") == Frontier(20)
+
+
+def test_what_was_never_committed_is_gone_with_the_next_owner(lab: Lab) -> None:
+    first, second = Process(lab), Process(lab)
+    first.attach()
+    old = first.own()
+    old.stage("orders", rows(1))
+    old.stage("stock", rows(2))
+    with second.own() as owner:
+        # The new owner writes to one of the two shards only; the other one's leftovers
+        # must not become visible with its commit.
+        owner.stage("orders", rows(7))
+        owner.commit()
+    for name, expected in (("orders", 1), ("stock", 0)):
+        state = second.machines[name].refresh()
+        assert sum(batch.rows for batch in state.batches) == expected
+    with pytest.raises(FencedError):
+        old.commit()
+    old.close()
+
+
+def test_an_old_owner_can_not_append_after_a_takeover(lab: Lab) -> None:
+    first, second = Process(lab), Process(lab)
+    first.attach()
+    old = first.own()
+    new = second.own()
+    with pytest.raises(FencedError):
+        old.stage("orders", rows(1))
+    new.stage("orders", rows(2))
+    new.commit()
+    assert [b.rows for b in second.machines["orders"].refresh().batches] == [1]
+    old.close()
+    new.close()
+
+
+def test_rows_are_staged_once_per_time(lab: Lab) -> None:
+    ours = Process(lab)
+    ours.attach()
+    with ours.own() as owner:
+        owner.stage("orders", rows(1))
+        with pytest.raises(UsageError, match="commit first"):
+            owner.stage("orders", rows(2))
+        with pytest.raises(BoundsError):
+            owner.commit(upper=0)
+
+
+def test_a_late_append_of_an_old_epoch_never_becomes_visible(lab: Lab) -> None:
+    first, second = Process(lab), Process(lab)
+    first.attach()
+    old = first.own()
+    new = second.own()
+    writer = first.writer("stock")
+    with pytest.raises(FencedError):
+        writer.append_through("shop", old.epoch, rows(9), lower=0, upper=1)
+    new.commit()
+    assert second.machines["stock"].refresh().batches == ()
+    writer.close()
+    old.close()
+    new.close()
+
+
+def test_a_shard_attached_during_a_takeover_is_fenced(lab: Lab) -> None:
+    ours = Process(lab)
+    owner = ours.own()
+    ours.attach()
+    assert ours.machines["orders"].refresh().epoch == owner.epoch
+    ours.machines["orders"].demand(c.Fence(owner.epoch))
+    owner.close()
