@@ -1,0 +1,282 @@
+"""Documents as tables for people: one function for each verb's answer. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from strandline.cli.escape import cell, visible
+from strandline.cli.render import (
+    Column,
+    counted,
+    frontier,
+    number,
+    pairs,
+    shown,
+    signed,
+    size,
+    span,
+    table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+
+def shards_table(shards: Sequence[Mapping[str, object]]) -> Table:
+    columns = [
+        Column("shard", style="cyan", fold=True),
+        Column("rows", right=True),
+        Column("updates", right=True),
+        Column("parts", right=True),
+        Column("bytes", right=True),
+        Column("since", right=True),
+        Column("upper", right=True, style="bold"),
+        Column("lag", right=True),
+        Column("readers", right=True),
+        Column("writers", right=True),
+    ]
+    timelines = any(each["timeline"] for each in shards)
+    if timelines:
+        columns.append(Column("timeline"))
+    rows = []
+    for each in shards:
+        row = [
+            str(each["name"]),
+            number(each["rows"]),
+            number(each["updates"]),
+            number(each["parts"]),
+            size(each["bytes"]),
+            frontier(each["since"]),
+            frontier(each["upper"]),
+            "closed" if each["closed"] else span(each["lag_seconds"]),
+            number(each["readers"]),
+            number(each["writers"]),
+        ]
+        rows.append([*row, str(each["timeline"] or "")] if timelines else row)
+    return table(columns, rows)
+
+
+def history_table(entries: Iterable[Mapping[str, object]], *, digests: bool) -> Table:
+    columns = [
+        Column("time", right=True, style="bold"),
+        Column("instant (UTC)"),
+        Column("updates", right=True),
+        Column("net", right=True),
+        Column("rows", right=True),
+        Column("digest", style="dim"),
+    ]
+    rows = []
+    for each in entries:
+        digest = str(each["digest"]).partition(":")[2]
+        rows.append(
+            [
+                str(each["time"]),
+                str(each["instant"]).replace("T", " ").removesuffix("Z"),
+                "merged" if each["updates"] is None else number(each["updates"]),
+                signed(each["net"]),
+                number(each["rows"]),
+                digest if digests else digest[:12],
+            ]
+        )
+    return table(columns, rows)
+
+
+def history_note(document: Mapping[str, object]) -> list[Text]:
+    """What a list of times does not show, if there is any of it."""
+    lines = []
+    if document["more"]:
+        lines.append(Text(f"{number(document['more'])} more: --limit", style="dim"))
+    if document["since"]:
+        lines.append(Text(f"times before {document['since']} have been merged", style="dim"))
+    return [Text("\n").join(lines)] if lines else []
+
+
+def shard_tables(shard: Mapping[str, object]) -> list[RenderableType]:
+    """One shard from all sides: facts, columns, layout."""
+    inline, garbage, manifest = shard["inline"], shard["garbage"], shard["manifest"]
+    upper = "closed" if shard["closed"] else f"settled {span(shard['lag_seconds'])} ago"
+    if shard["lag_seconds"] is None and not shard["closed"]:
+        upper = "nothing settled yet"
+    batches = counted(shard["batches"], "batch", "batches")
+    rows = f"{number(shard['rows'])} live, from {counted(shard['updates'], 'update')} in {batches}"
+    facts: list[tuple[str, str | Text]] = [
+        ("shard", shown(str(shard["name"]), "bold cyan")),
+        ("id", shown(str(shard["id"]), "dim")),
+        ("version", f"v{shard['version']}, created {_day(shard['created'])}"),
+        ("upper", f"{frontier(shard['upper'])}, {upper}"),
+        ("since", f"{frontier(shard['since'])}, keeps {shard['retention']}"),
+        ("rows", rows),
+        ("key", ", ".join(_texts(shard["key"])) or "none"),
+    ]
+    if shard["timeline"]:
+        facts.append(("timeline", str(shard["timeline"])))
+    if shard["epoch"]:
+        facts.append(("epoch", f"e{shard['epoch']}"))
+    if isinstance(inline, dict) and inline["batches"]:
+        batches = counted(inline["batches"], "batch", "batches")
+        updates = counted(inline["updates"], "update")
+        facts.append(("in metadata", f"{batches}, {updates}, {size(inline['bytes'])}"))
+    if isinstance(manifest, dict):
+        facts.append(("manifest", f"v{manifest['version']}, {size(manifest['bytes'])}"))
+    if isinstance(garbage, dict) and garbage["objects"]:
+        facts.append(("garbage", f"{counted(garbage['objects'], 'object')} to be deleted"))
+    leased = (("readers", "reader"), ("writers", "writer"), ("holds", "critical hold"))
+    holders = [counted(shard[name], one) for name, one in leased if shard[name]]
+    facts.append(("held by", ", ".join(holders) or "nobody"))
+    return [pairs(facts), _columns_table(shard), *_layout_table(shard)]
+
+
+def _columns_table(shard: Mapping[str, object]) -> Table:
+    key = set(_texts(shard["key"]))
+    rows = [
+        (
+            str(each["id"]),
+            str(each["name"]),
+            str(each["type"]),
+            "" if each["nullable"] else "not null",
+            "key" if each["name"] in key else "",
+        )
+        for each in _documents(shard["columns"])
+    ]
+    columns = [
+        Column("id", right=True, style="dim"),
+        Column("column", style="cyan", fold=True),
+        Column("type", fold=True),
+        Column(""),
+        Column("", style="bold"),
+    ]
+    return table(columns, rows)
+
+
+def _layout_table(shard: Mapping[str, object]) -> list[Table]:
+    levels = _documents(shard["layout"])
+    rows = [
+        (
+            str(each["level"]) if each["kind"] != "base" else "bottom",
+            "rows as of since" if each["kind"] == "base" else str(each["kind"]),
+            number(each["parts"]),
+            number(each["updates"]),
+            size(each["bytes"]),
+        )
+        for each in levels
+    ]
+    columns = [
+        Column("level", right=True),
+        Column("holds"),
+        Column("parts", right=True),
+        Column("updates", right=True),
+        Column("bytes", right=True),
+    ]
+    return [table(columns, rows)] if rows else []
+
+
+def rows_table(rows: Mapping[str, object], *, raw: bool, cell_limit: int) -> Group:
+    """Rows of a snapshot, in its own columns."""
+    names, found = _texts(rows["columns"]), rows["rows"]
+    lines = found if isinstance(found, list) else []
+    limit = None if raw else cell_limit
+    made = table(
+        [
+            Column(visible(name), right=_numeric(lines, at), fold=True)
+            for at, name in enumerate(names)
+        ],
+        [[_cell(each, limit, raw=raw) for each in line] for line in lines],
+    )
+    left = f"{number(len(lines))} of {counted(rows['matching'], 'row')} as of {rows['as_of']}"
+    return Group(made, Text(left, style="dim"))
+
+
+def _numeric(lines: Sequence[Sequence[object]], at: int) -> bool:
+    values = [line[at] for line in lines if line[at] is not None]
+    return bool(values) and all(type(value) in {int, float} for value in values)
+
+
+def _cell(value: object, limit: int | None, *, raw: bool) -> Text:
+    return shown(cell(value, limit), "dim" if value is None else "", raw=raw)
+
+
+def holds_tables(shards: Sequence[Mapping[str, object]], *, raw: bool) -> list[RenderableType]:
+    """Who holds what, shard by shard; shards that nobody holds share one line."""
+    made: list[RenderableType] = []
+    for shard in shards:
+        holders = _holders(shard, raw=raw)
+        heading = Text.assemble(
+            (visible(str(shard["shard"])), "bold cyan"),
+            f"  since {frontier(shard['since'])}, upper {frontier(shard['upper'])}: ",
+            (bound_sentence(shard), "bold" if _held(shard) else ""),
+        )
+        made.append(Group(heading, holders) if holders is not None else heading)
+    return made or [Text("no shards yet", style="dim")]
+
+
+def bound_sentence(shard: Mapping[str, object]) -> str:
+    """What keeps history from being merged further, in words."""
+    bound = shard["bounded_by"]
+    if not isinstance(bound, dict):
+        return ""
+    kind, time = bound["kind"], bound["time"]
+    sentences = {
+        "reader": f"reader {visible(str(bound['name']))[:9]} holds history from {time} on",
+        "hold": f"hold {visible(str(bound['name']))} keeps history from {time} on",
+        "retention": f"retention keeps history from {time} on",
+        "newest": "nothing holds history back",
+    }
+    return sentences[str(kind)]
+
+
+def _held(shard: Mapping[str, object]) -> bool:
+    bound = shard["bounded_by"]
+    return isinstance(bound, dict) and bound["kind"] in {"reader", "hold"}
+
+
+def _holders(shard: Mapping[str, object], *, raw: bool) -> Table | None:
+    rows: list[list[str | Text]] = []
+    for each in _documents(shard["critical"]):
+        note = shown(str(each["note"]), raw=raw)
+        rows.append(["hold", str(each["name"]), str(each["since"]), "", f"e{each['epoch']}", note])
+    for role in ("reader", "writer"):
+        for each in _documents(shard[f"{role}s"]):
+            since = "" if each.get("since") is None else str(each["since"])
+            version = f"v{each['version']}" if role == "reader" else ""
+            purpose = shown(str(each["purpose"]), raw=raw)
+            rows.append([role, str(each["id"])[:9], since, version, _process(each), purpose])
+    columns = [
+        Column("  what"),
+        Column("who", style="cyan"),
+        Column("since", right=True, style="bold"),
+        Column("objects", right=True),
+        Column("by", fold=True),
+        Column("for", fold=True),
+    ]
+    return table(columns, ([f"  {row[0]}", *row[1:]] for row in rows)) if rows else None
+
+
+def _process(holder: Mapping[str, object]) -> Text:
+    """The process behind a lease; one that is not plainly alive stands out."""
+    status = str(holder["status"])
+    if status == "gone":
+        return Text("gone, to be dropped", style="yellow")
+    where = visible(
+        f"{holder['host']} {holder['pid'] if holder['pid'] is not None else ''}".strip()
+    )
+    if status != "alive":
+        return Text(f"{where}, {status}", style="yellow")
+    return Text(f"{where}, {span(holder['age_seconds'])}")
+
+
+def _day(text: object) -> str:
+    return str(text)[:19].replace("T", " ")
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _documents(value: object) -> list[Mapping[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
