@@ -14,6 +14,8 @@ SEED   ?=
 CYCLES ?= 200
 NAME   ?= commits metadata read idle simulator
 ARGS   ?=
+COMPILE := build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-header \
+           --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 # Set PYTHON to choose the interpreter; otherwise the first of these that is new enough.
 PYTHON ?=
@@ -54,12 +56,10 @@ demo: setup  ## two writers, one history: the main job, shown in a minute
 lock: setup  ## pin the newest versions that fit pyproject.toml (needs the network)
 	@$(BIN)/python -m venv build/lock
 	build/lock/bin/pip install --quiet pip-tools
-	compile="build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras
-	         --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host"
 	note="by version and hash. Made by \`make lock\`; do not edit."
-	$$compile --extra test --extra testing -o build/setup.lock pyproject.toml
+	$(COMPILE) --extra test --extra testing -o build/setup.lock pyproject.toml
 	{ echo "# Every package that \`make setup\` installs, $$note"; cat build/setup.lock; } > requirements.lock
-	$$compile --extra bench -c requirements.lock -o build/bench.lock pyproject.toml
+	$(COMPILE) --extra bench -c requirements.lock -o build/bench.lock pyproject.toml
 	{ echo "# Every package that \`make bench\` needs, $$note"; cat build/bench.lock; } > requirements-bench.lock
 
 clean:  ## remove what setup and the tools made
