@@ -6,14 +6,16 @@ import math
 from collections import Counter
 from decimal import Decimal
 
+import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from strandline.errors import UsageError
 from strandline.shard.consolidate import Overlay, as_of, as_updates, consolidate, expand, overlay
 
 NAN = float("nan")
+pl.DataFrame({"x": [1]}).group_by("x").sum()  # Its first use is slow, which no example is to pay.
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
 
@@ -59,6 +61,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("kind", "values"), VALUES)
+@settings(deadline=None)
 @given(st.data())
 def test_equal_rows_become_one_with_the_sum_of_their_diffs(kind, values, data):
     rows = data.draw(
@@ -150,6 +153,7 @@ def test_more_retractions_than_rows_are_kept_as_updates_and_refused_as_a_table()
 ROWS = st.tuples(st.integers(0, 3), st.sampled_from(["a", "b", None]))
 
 
+@settings(deadline=None)
 @given(
     st.lists(ROWS, max_size=8),
     st.lists(st.tuples(ROWS, st.sampled_from([-1, 1])), max_size=8),

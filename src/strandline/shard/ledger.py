@@ -66,6 +66,19 @@ class Ledger:
         return self._failure
 
     @property
+    def listing_over(self) -> bool:
+        """Whether the listing failed."""
+        return self._listing_over
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the frontier will never move again, because of a failure."""
+        failed = [self._owed[part] for part in self._failed]
+        if failed and self.frontier == Frontier(min(failed)):
+            return True
+        return self._listing_over and self.frontier == self._listed
+
+    @property
     def outstanding(self) -> int:
         """How many have neither arrived nor failed."""
         return len(self._owed) - len(self._failed)

@@ -32,6 +32,7 @@ from strandline.errors import (
 from strandline.model.ids import SeqNo
 from strandline.shard import command as c
 from strandline.shard.change import evolve
+from strandline.shard.chunks import Chunks
 from strandline.shard.codec import Record, encode_record
 from strandline.shard.decide import decide
 from strandline.shard.state import check, check_whole
@@ -67,6 +68,7 @@ class Machine:
         self.env = env
         self.name = name
         self._seen: State | None = None
+        self.chunks = Chunks(env, name)
         self._changed = env.tasks.condition()
         self._turn = env.tasks.condition()
         self._taken = False

@@ -40,6 +40,10 @@ class Settings:
     stall_ms: int = 60_000
     """After so long without progress a reader says that it is stalled, and why."""
     diagnose_ms: int = 10_000
+    audit_share: float = 0.01
+    """Of the parts that statistics rule out, so many are read to prove that this was right."""
+    catch_up_bytes: int = 0
+    """Until a subscription has caught up, it reports a frontier every so many bytes."""
 
     part_target_bytes: int = 128 * 1024 * 1024
     part_target_rows: int = 4_000_000
