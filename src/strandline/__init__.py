@@ -10,6 +10,7 @@ assembly  shell  the only place where ports meet their implementations
 model/    the nouns that every other package speaks, and the ports of time, chance and tasks
 store/    bytes that survive us: the ports Blob and Consensus, and their backends
 shard/    a durable collection of updates that many processes write and read at once
+cli/      the store seen and tended from a terminal
 testing/  what tests need and production must never import: simulator, faults, checkers
 
 A new public name is a row in the table of its home and the same name in the import above it; a
