@@ -124,7 +124,10 @@ class Stage:
         size = len(inline.payload)
         if size > settings.inline_max_bytes:
             return None
-        if size + state.inline_bytes() > settings.inline_total_bytes:
+        # Adding up costs time in a long list; a short one can't hold too much.
+        left = settings.inline_total_bytes - size
+        crowded = len(state.batches) * settings.inline_max_bytes > left
+        if left < 0 or (crowded and state.inline_bytes() > left):
             return None
         return Batch(empty.lower, empty.upper, inline=inline, epoch=empty.epoch)
 
