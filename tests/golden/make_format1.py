@@ -98,8 +98,6 @@ def facts_of(value: object) -> object:
         return {"version": value.version, "ids": list(value.ids), "names": list(value.names)}
     if isinstance(value, State):
         return {each.name: facts_of(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, tuple) and value and isinstance(value[0], Schema):
-        return [facts_of(each) for each in value]
     return msgspec.to_builtins(value, str_keys=True)
 
 

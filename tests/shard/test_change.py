@@ -53,7 +53,7 @@ EACH = [
     pytest.param(Change(epoch=3), {"epoch": 3}, id="epoch"),
     pytest.param(
         Change(schema=pack_schema(WIDER)),
-        {"schema": WIDER, "past_schemas": (toy.SCHEMA,)},
+        {"schema": WIDER},
         id="schema",
     ),
     pytest.param(Change(batches=(BATCH,)), {"batches": (*S.batches, BATCH)}, id="batches"),

@@ -127,7 +127,6 @@ STATE = {
     "retention": retentions,
     "garbage": _tuples(garbages),
     "manifest": st.none() | manifests,
-    "past_schemas": _tuples(schemas),
 }
 changes = st.builds(Change, **CHANGE)
 states = st.builds(State, **STATE)

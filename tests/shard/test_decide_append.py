@@ -13,7 +13,7 @@ from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.change import evolve
 from strandline.shard.decide import decide
-from strandline.shard.state import MomentChunk, Retention
+from strandline.shard.state import Garbage, MomentChunk, Retention
 from strandline.testing import toy
 
 CLOSED = Frontier.closed()
@@ -199,7 +199,7 @@ def test_withdrawing_leaves_the_state_as_it_was_but_for_garbage_and_tokens():
         before.batches,
     )
     assert after.moments == before.moments
-    assert [garbage.keys for garbage in after.garbage] == [("p3", "p4")]
+    assert after.garbage == (Garbage(after.seqno.number, ("p3", "p4")),)
     assert [writer.token for writer in after.writers.values()] == ["", ""]
 
 
@@ -241,7 +241,7 @@ def test_withdrawing_is_refused_across_a_batch_a_chunk_of_moments_or_since():
     for moment in staged.moments:
         total = total + moment.total
     chunk = MomentChunk("m", 1, 1, 5, 0, 4, 1000, 1000, total.pack())
-    indexed = toy.step(staged, c.IndexMoments(chunk))
+    indexed = toy.step(staged, c.IndexMoments(chunk, Frontier(5)))
     assert "chunk" in decide(indexed, c.Withdraw(3, 2, Frontier(3))).reason
     merged = replace(staged, since=Frontier(4))
     assert "committed" in decide(merged, c.Withdraw(3, 2, Frontier(0))).reason

@@ -261,6 +261,17 @@ def test_a_chunk_that_does_not_add_up_is_a_bug(facts):
         decide(state, _index(state, 3, **facts))
 
 
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [(None, c.Refused), (Frontier(2), c.Refused), (Frontier(3), c.Changed)],
+    ids=str,
+)
+def test_moments_that_may_be_withdrawn_stay_listed(committed, expected):
+    state = toy.step(_settled(), c.Attach("line", Frontier(5)))
+    command = replace(_index(state, 3), committed=committed)
+    assert type(decide(state, command)) is expected
+
+
 # Manifests, garbage, drop.
 
 

@@ -102,7 +102,6 @@ def evolve(before: State | None, change: Change) -> State:
         timeline=state.timeline if change.timeline is None else change.timeline,
         epoch=state.epoch if change.epoch is None else change.epoch,
         schema=state.schema if change.schema is None else unpack_schema(change.schema),
-        past_schemas=_past(state) if change.schema is not None else state.past_schemas,
         batches=_spliced(state.batches, change),
         moments=_moments(state.moments, change),
         moment_chunks=_moment_chunks(state.moment_chunks, change),
@@ -143,10 +142,6 @@ def _check_fits(state: State, change: Change) -> None:
             f"version {state.seqno.next()} of shard {state.name} changes what {state.seqno} "
             "does not have"
         )
-
-
-def _past(state: State) -> tuple[Schema, ...]:
-    return (*state.past_schemas, state.schema)
 
 
 def _create(before: State | None, created: Created) -> State:

@@ -62,7 +62,6 @@ class _Whole(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retention: Retention
     garbage: tuple[Garbage, ...]
     manifest: Manifest | None
-    past_schemas: tuple[bytes, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -104,7 +103,6 @@ def encode_manifest(state: State) -> bytes:
         retention=state.retention,
         garbage=state.garbage,
         manifest=state.manifest,
-        past_schemas=tuple(pack_schema(schema) for schema in state.past_schemas),
     )
     return seal("manifest", state.name, str(state.seqno), _encoder.encode(whole))
 
@@ -138,5 +136,4 @@ def decode_manifest(name: str, seqno: SeqNo, data: bytes, key: str) -> State:
         retention=whole.retention,
         garbage=whole.garbage,
         manifest=whole.manifest,
-        past_schemas=tuple(unpack_schema(schema) for schema in whole.past_schemas),
     )

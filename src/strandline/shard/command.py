@@ -155,6 +155,8 @@ class IndexMoments:
     """Put the oldest listed moments into an object of their own."""
 
     chunk: MomentChunk
+    committed: Frontier | None = None
+    """The timeline's frontier, for an attached shard: what may be withdrawn stays listed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ def withdraw(state: State, command: c.Withdraw) -> c.Outcome:
     removed = _sum(moment.total for moment in moments)
     invariant(removed == _sum(b.total for b in gone), "R5: withdrawn times are not their batches")
     keys = tuple(key for batch in gone for key in batch.object_keys())
+    chunks = tuple(chunk.key for batch in gone for chunk in batch.chunks)
     return c.Changed(
         Change(
             upper=command.lower,
@@ -100,7 +101,7 @@ def withdraw(state: State, command: c.Withdraw) -> c.Outcome:
             moments_cut=len(moments),
             total=(state.total - removed).pack(),
             writers=_without_tokens(state, command.lower),
-            garbage=(Garbage(state.seqno.next().number, keys),) if keys else (),
+            garbage=(Garbage(state.seqno.next().number, keys, chunks),) if keys else (),
         )
     )
 

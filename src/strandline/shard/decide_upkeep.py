@@ -9,7 +9,7 @@ The digests are the tripwire: what goes in adds up to what comes out, or nothing
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from strandline.errors import invariant
 from strandline.model.digest import Digest
@@ -18,6 +18,9 @@ from strandline.shard.change import Change
 from strandline.shard.part import Batch, Chunk, Part
 from strandline.shard.retention import since_allowed
 from strandline.shard.state import Garbage, Moment, MomentChunk, State
+
+if TYPE_CHECKING:
+    from strandline.model.frontier import Frontier, Time
 
 _ZERO = Digest.ZERO.pack()
 
@@ -103,6 +106,8 @@ def index_moments(state: State, command: c.IndexMoments) -> c.Outcome:
     )
     if not same:
         return c.Stale()
+    if state.timeline is not None and not _settled(command.committed, chunk.last_time):
+        return c.Refused(f"time {chunk.last_time} may still be withdrawn")
     total = Digest.ZERO
     for moment in listed:
         total = total + moment.total
@@ -151,6 +156,10 @@ def drop(state: State, command: c.Drop) -> c.Outcome:
             garbage=(Garbage(seqno, tuple(keys), chunks),) if keys else (),
         )
     )
+
+
+def _settled(committed: Frontier | None, time: Time) -> bool:
+    return committed is not None and committed.settled(time)
 
 
 def _check_pieces(state: State, command: c.Replace, fused: Batch, removed: Digest) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.errors import CorruptionError, InvariantError, invariant
+from strandline.errors import InvariantError, invariant
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo
@@ -163,18 +163,9 @@ class State:
     retention: Retention = _RETENTION
     garbage: tuple[Garbage, ...] = ()
     manifest: Manifest | None = None
-    past_schemas: tuple[Schema, ...] = ()
-    """Oldest first: inline rows carry no schema, so the one they were written under stays."""
 
     def readable_from(self) -> Time:
         return 0 if self.since.time is None else self.since.time
-
-    def schema_of(self, version: int) -> Schema:
-        """The schema under which something was written."""
-        for schema in (self.schema, *self.past_schemas):
-            if schema.version == version:
-                return schema
-        raise CorruptionError(f"shard {self.name} never had version {version} of a schema")
 
     def seqno_hold(self) -> int:
         """The oldest version whose objects some reader may still be fetching."""
