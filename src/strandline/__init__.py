@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from strandline.exports import lazy as _lazy
 
 if TYPE_CHECKING:
+    from strandline.assembly import open as open  # noqa: A004 - the public name
     from strandline.errors import (
         BoundsError as BoundsError,
         CancelledError as CancelledError,
@@ -47,13 +48,41 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from strandline.model.frontier import Frontier as Frontier
+    from strandline.shard.cancel import Cancel as Cancel
+    from strandline.shard.command import UpperMismatch as UpperMismatch
+    from strandline.shard.descriptor import PartDescriptor as PartDescriptor
+    from strandline.shard.events import (
+        Progress as Progress,
+        Updates as Updates,
+    )
+    from strandline.shard.fetch import fetch_part as fetch_part
+    from strandline.shard.ownership import TimelineOwner as TimelineOwner
+    from strandline.shard.settings import Settings as Settings
+    from strandline.shard.shard import (
+        Reader as Reader,
+        Shard as Shard,
+    )
+    from strandline.shard.snapshot import Snapshot as Snapshot
+    from strandline.shard.state import Retention as Retention
+    from strandline.shard.store import (
+        Store as Store,
+        Timeline as Timeline,
+    )
+    from strandline.shard.subscribe import Subscription as Subscription
+    from strandline.shard.write import (
+        Appended as Appended,
+        Writer as Writer,
+    )
 
 _HOMES = {
+    "Appended": "strandline.shard.write",
     "BoundsError": "strandline.errors",
+    "Cancel": "strandline.shard.cancel",
     "CancelledError": "strandline.errors",
     "ConflictError": "strandline.errors",
     "CorruptionError": "strandline.errors",
     "FencedError": "strandline.errors",
+    "fetch_part": "strandline.shard.fetch",
     "Frontier": "strandline.model.frontier",
     "HandleClosedError": "strandline.errors",
     "InvariantError": "strandline.errors",
@@ -63,13 +92,28 @@ _HOMES = {
     "NewerFormatError": "strandline.errors",
     "NotAppliedError": "strandline.errors",
     "NotFoundError": "strandline.errors",
+    "open": "strandline.assembly",
+    "PartDescriptor": "strandline.shard.descriptor",
+    "Progress": "strandline.shard.events",
+    "Reader": "strandline.shard.shard",
     "ReplicaDivergedError": "strandline.errors",
+    "Retention": "strandline.shard.state",
     "SchemaError": "strandline.errors",
+    "Settings": "strandline.shard.settings",
+    "Shard": "strandline.shard.shard",
     "SinceError": "strandline.errors",
+    "Snapshot": "strandline.shard.snapshot",
     "StalledError": "strandline.errors",
+    "Store": "strandline.shard.store",
     "StoreError": "strandline.errors",
     "StrandlineError": "strandline.errors",
+    "Subscription": "strandline.shard.subscribe",
+    "Timeline": "strandline.shard.store",
+    "TimelineOwner": "strandline.shard.ownership",
+    "Updates": "strandline.shard.events",
+    "UpperMismatch": "strandline.shard.command",
     "UsageError": "strandline.errors",
+    "Writer": "strandline.shard.write",
 }
 
 __all__ = list(_HOMES)
