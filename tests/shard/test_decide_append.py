@@ -178,6 +178,7 @@ def _staged():
         pytest.param(c.Withdraw(4, 2, Frontier(3)), c.Changed, id="some of it"),
         pytest.param(c.Withdraw(3, 9, Frontier(3)), c.Changed, id="by a new owner"),
         pytest.param(c.Withdraw(5, 2, Frontier(3)), c.Unchanged, id="nothing there"),
+        pytest.param(c.Withdraw(5, 3, Frontier(3)), c.Changed, id="nothing there, a new owner"),
         pytest.param(c.Withdraw(3, 1, Frontier(3)), c.Fenced, id="by an old owner"),
         pytest.param(c.Withdraw(3, 2, Frontier(4)), c.Refused, id="what is committed"),
         pytest.param(c.Withdraw(3, 2, CLOSED), c.Refused, id="all is committed"),
@@ -218,6 +219,12 @@ def test_an_append_of_unknown_fate_that_was_withdrawn_is_not_taken_for_counted()
     assert isinstance(decide(same_owner, again), c.Changed)
     new_owner = toy.step(_staged(), c.Withdraw(3, 3, Frontier(3)), Frontier(3))
     assert decide(new_owner, again) == c.Fenced(3)
+
+
+def test_withdrawing_nothing_still_fences_older_owners():
+    state = toy.step(_staged(), c.Withdraw(5, 3, Frontier(5)), Frontier(5))
+    assert state.upper == Frontier(5)
+    assert decide(state, _append(5, 6, epoch=2, timeline="line")) == c.Fenced(3)
 
 
 def test_only_an_attached_shard_has_something_to_withdraw():

@@ -85,6 +85,17 @@ def test_batches_that_lose_a_piece_are_fused_and_their_neighbours_stay():
     assert after.total == _settled().total
 
 
+def test_a_fused_batch_has_the_highest_epoch_of_those_it_is_made_of():
+    state = _settled()
+    epochs = (3, 1, 0, 0, 2)
+    batches = [
+        msgspec.structs.replace(batch, epoch=epoch)
+        for batch, epoch in zip(state.batches, epochs, strict=True)
+    ]
+    after = toy.step(replace(state, batches=tuple(batches)), _replace(0, 1))
+    assert [batch.epoch for batch in after.batches] == [3, 0, 0, 2]
+
+
 def test_a_part_between_two_that_go_stays_in_the_fused_batch():
     after = toy.step(_settled(), _replace(inline=(2,), key="flushed"))
     after = toy.step(after, _replace(1, 3, key="outer"))

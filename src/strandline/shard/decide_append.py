@@ -77,15 +77,17 @@ def withdraw(state: State, command: c.Withdraw) -> c.Outcome:
     """Only what no reader can have seen goes: at or after what the timeline committed.
 
     The writers of what goes forget their tokens, or an append of unknown fate would be told
-    that it counted.
+    that it counted. Older owners are fenced even if there was nothing to take back: what they
+    have under way must not come after.
     """
     if command.epoch < state.epoch:
         return c.Fenced(state.epoch)
     reason = _kept_by(state, command)
     if reason:
         return c.Refused(reason)
+    epoch = command.epoch if command.epoch > state.epoch else None
     if state.upper <= Frontier(command.lower):
-        return c.Unchanged()
+        return c.Unchanged() if epoch is None else c.Changed(Change(epoch=epoch))
     first = sum(batch.upper <= command.lower for batch in state.batches)
     gone = state.batches[first:]
     moments = [m for m in state.moments if m.time >= command.lower]
@@ -96,7 +98,7 @@ def withdraw(state: State, command: c.Withdraw) -> c.Outcome:
     return c.Changed(
         Change(
             upper=command.lower,
-            epoch=command.epoch if command.epoch > state.epoch else None,
+            epoch=epoch,
             splice=(first, len(state.batches)) if gone else None,
             moments_cut=len(moments),
             total=(state.total - removed).pack(),
