@@ -276,6 +276,15 @@ def test_a_new_shard_on_the_tombstone_of_an_owned_one_takes_independent_writers(
     assert isinstance(decide(reborn, append), c.Changed)
 
 
+def test_a_new_shard_on_a_tombstone_keeps_the_manifest_that_its_history_starts_from():
+    """The records from it on lead over the tombstone to the new shard."""
+    manifest = Manifest(2, "m2", 1, 1)
+    reborn = _steps(c.AddManifest(manifest), c.Drop(), EXAMPLES[c.Create], start=_settled())
+    assert reborn.manifest == manifest
+    newer = _steps(c.AddManifest(Manifest(reborn.seqno.number, "m", 1, 1)), start=reborn)
+    assert newer.garbage[-1].keys == ("m2",)
+
+
 def test_the_writers_of_a_dropped_shard_are_lost_to_the_new_one():
     reborn = _steps(c.Drop(), EXAMPLES[c.Create])
     append = toy.toy_append([(1, 0, 1)], lower=0, upper=1, token="x")
