@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.heart import ProcessHeart
+from strandline.heart import OutsideHeart
 from strandline.shard.pulse import Pulse, Status, decode_pulse
 from strandline.store.consensus import Consensus
 from strandline.store.locate import open_folder
@@ -30,8 +30,8 @@ def consensus(tmp_path: Path) -> Iterator[Consensus]:
     opened.close()
 
 
-def _heart(consensus: Consensus, tmp_path: Path) -> ProcessHeart:
-    return ProcessHeart(
+def _heart(consensus: Consensus, tmp_path: Path) -> OutsideHeart:
+    return OutsideHeart(
         consensus, SystemRandom(), url=str(tmp_path / "lake"), lease_ms=LEASE, owner="a test"
     )
 
@@ -88,12 +88,12 @@ def test_s39_a_busy_python_loop_does_not_cost_the_lease(
 def test_a_killed_helper_is_replaced(consensus: Consensus, tmp_path: Path) -> None:
     heart = _heart(consensus, tmp_path)
     _until(lambda: _read(consensus).counter >= 1)
-    first = heart.helper_pid
+    first = heart.beater_pid
     os.kill(first, signal.SIGKILL)
 
     def replaced() -> bool:
         heart.tend()
-        return heart.helper_pid != first
+        return heart.beater_pid != first
 
     _until(replaced)
     before = _read(consensus).counter
@@ -113,11 +113,11 @@ def test_a_pulse_that_others_ended_is_reported_lost(consensus: Consensus, tmp_pa
 
 _DYING = """
 import os, sys
-from strandline.heart import ProcessHeart
+from strandline.heart import OutsideHeart
 from strandline.store.locate import open_folder
 from strandline.system import SystemRandom
 _, consensus = open_folder(sys.argv[1], create=False)
-heart = ProcessHeart(consensus, SystemRandom(), url=sys.argv[1], lease_ms=60_000, owner="x")
+heart = OutsideHeart(consensus, SystemRandom(), url=sys.argv[1], lease_ms=60_000, owner="x")
 print("ready", flush=True)
 if sys.argv[2] == "fork" and os.fork() == 0:
     sys.stdin.read()  # a child that inherits the pipe and lives on

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from strandline.config import from_environment
 from strandline.errors import UsageError
-from strandline.heart import ProcessHeart
+from strandline.heart import OutsideHeart
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
@@ -79,7 +79,7 @@ def open_store(
     def new_heart(lease_ms: int) -> Heart:
         if location.kind is Kind.MEMORY:
             return TaskHeart(consensus, tasks, random, lease_ms=lease_ms, owner=owner)
-        return ProcessHeart(consensus, random, url=str(location), lease_ms=lease_ms, owner=owner)
+        return OutsideHeart(consensus, random, url=str(location), lease_ms=lease_ms, owner=owner)
 
     store = Store(env, new_heart, url=str(location), is_here=lambda: os.getpid() == pid)
     if config.upkeep if upkeep is None else upkeep:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _GOODBYE_S = 10
 
 
-class ProcessHeart:
+class OutsideHeart:
     """One pulse of this process, kept beating by a helper process."""
 
     def __init__(
@@ -59,7 +59,7 @@ class ProcessHeart:
         return self._lost
 
     @property
-    def helper_pid(self) -> int:
+    def beater_pid(self) -> int:
         return self._helper.pid
 
     def tend(self) -> None:

@@ -2,10 +2,10 @@
 
 Rules that hold for every schema and every change of one:
 
-    R1  a field id names one column for ever; ids start at 1 and are never given again
-    R2  names are told apart without regard to case; `_time` and `_diff` are ours
-    R3  a change only adds: nullable columns, wider types, nulls where there were none
-    R4  so every row ever written can be read under every later version, with the same row hash
+    R20  a field id names one column for ever; ids start at 1 and are never given again
+    R21  names are told apart without regard to case; `_time` and `_diff` are ours
+    R22  a change only adds: nullable columns, wider types, nulls where there were none
+    R23  so every row ever written can be read under every later version, with the same row hash
 """
 
 from __future__ import annotations

@@ -1,0 +1,102 @@
+"""Tests of opening a store in a folder and in memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import strandline
+from strandline.assembly import open_store
+
+COLUMNS = pa.schema([("id", pa.int64())])
+
+
+def test_a_folder_is_a_store_for_many_openings(tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+    with strandline.open(str(path)) as store:
+        shard = store.shard("orders", schema=COLUMNS, key=["id"])
+        with shard.writer() as writer:
+            writer.append(pa.table({"id": [1, 2]}))
+    with strandline.open(str(path)) as again:
+        assert again.shard("orders").snapshot().to_arrow()["id"].to_pylist() in ([1, 2], [2, 1])
+        assert repr(again) == f"<Store {path}>"
+
+
+def test_memory_works_without_a_disk() -> None:
+    with strandline.open("memory://") as store:
+        shard = store.shard("orders", schema=COLUMNS)
+        with shard.writer() as writer:
+            writer.append([{"id": 7}])
+        assert shard.snapshot().to_pandas()["id"].tolist() == [7]
+
+
+def test_reading_verbs_never_create(tmp_path: Path) -> None:
+    with pytest.raises(strandline.NotFoundError):
+        open_store(str(tmp_path / "nowhere"), create=False)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_keeps_its_own_objects(tmp_path: Path) -> None:
+    with pytest.raises(strandline.UsageError, match="blob="):
+        strandline.open(str(tmp_path / "lake"), blob="s3://elsewhere")
+
+
+def test_x18_nobody_else_can_read_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+    before = os.umask(0)
+    try:
+        with strandline.open(str(path)) as store:
+            shard = store.shard("orders", schema=COLUMNS)
+            with shard.writer() as writer:
+                writer.append(pa.table({"id": list(range(100_000))}))
+            modes = {each: stat.S_IMODE(each.stat().st_mode) for each in path.rglob("*")}
+    finally:
+        os.umask(before)
+    assert {mode for each, mode in modes.items() if each.is_dir()} <= {0o700}
+    assert {mode for each, mode in modes.items() if not each.is_dir()} == {0o600}
+
+
+def _append_ten(path: str, worker: int) -> None:
+    with strandline.open(path) as store, store.shard("orders").writer() as writer:
+        for number in range(10):
+            writer.append(pa.table({"id": [worker * 10 + number]}))
+
+
+@pytest.mark.process
+def test_many_processes_append_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = str(tmp_path / "lake")
+    with strandline.open(path) as store:
+        shard = store.shard("orders", schema=COLUMNS, key=["id"])
+        context = multiprocessing.get_context("spawn")
+        started = [context.Process(target=_append_ten, args=(path, n)) for n in range(3)]
+        for each in started:
+            each.start()
+        for each in started:
+            each.join()
+            assert each.exitcode == 0
+        assert sorted(shard.snapshot().to_arrow()["id"].to_pylist()) == list(range(30))
+        assert shard.upper == strandline.Frontier(30)
+
+
+@pytest.mark.process
+def test_a_fork_is_told_to_open_the_store_again(tmp_path: Path) -> None:
+    with strandline.open(str(tmp_path / "lake")) as store:
+        store.shard("orders", schema=COLUMNS)
+        readable, writable = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                store.shard("orders")
+            except strandline.HandleClosedError:
+                os.write(writable, b"refused")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(readable, 16) == b"refused"
+        os.close(readable)
+        os.close(writable)
