@@ -63,6 +63,13 @@ def _crafted(rest: bytes) -> bytes:
     return b"STRL" + FORMAT.to_bytes(2, "big") + check + rest
 
 
+def test_there_is_no_format_0():
+    rest = SEALED[14:]
+    check = xxhash.xxh3_64_intdigest(rest, 0).to_bytes(8, "big")
+    with pytest.raises(CorruptionError):
+        _unseal(b"STRL\0\0" + check + rest)
+
+
 @given(st.binary(max_size=60))
 def test_a_right_checksum_over_anything_is_still_read_with_care(rest):
     with pytest.raises(CorruptionError):
