@@ -13,6 +13,7 @@ from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.change import evolve
 from strandline.shard.decide import decide
+from strandline.shard.part import Batch
 from strandline.shard.state import Garbage, MomentChunk, Retention
 from strandline.testing import toy
 
@@ -219,6 +220,15 @@ def test_an_append_of_unknown_fate_that_was_withdrawn_is_not_taken_for_counted()
     assert isinstance(decide(same_owner, again), c.Changed)
     new_owner = toy.step(_staged(), c.Withdraw(3, 3, Frontier(3)), Frontier(3))
     assert decide(new_owner, again) == c.Fenced(3)
+
+
+def test_the_parts_that_only_a_withdrawn_chunk_listed_go_with_it():
+    shard = toy.ToyShard()
+    chunk = shard.put_chunk("k", [shard.put("q", [(5, 3, 1)])])
+    append = _append(updates=[(5, 3, 1)], epoch=2, timeline="line")
+    append = replace(append, batch=Batch(3, 4, chunks=(chunk,)))
+    after = toy.step(toy.step(_attached(), append), c.Withdraw(3, 2, Frontier(3)), Frontier(3))
+    assert after.garbage == (Garbage(after.seqno.number, ("k",), ("k",)),)
 
 
 def test_withdrawing_nothing_still_fences_older_owners():
