@@ -163,3 +163,27 @@ def test_refusals_become_errors_that_name_the_shard(
 ) -> None:
     with pytest.raises(error, match="shard orders"):
         raise_refusal("orders", outcome)
+
+
+def test_an_append_of_a_writer_that_expired_meanwhile_is_in_doubt_and_not_refused(
+    lab: Lab,
+) -> None:
+    # It counted, its answer was lost, and with its writer its token went: nobody can tell.
+    ours, theirs = _troubled(lab, []), lab.machine()
+    ours.demand(c.RegisterWriter("w1", "0.0"))
+
+    class Expiring(Trouble):
+        def compare_and_set(self, key: str, new: Versioned) -> CasResult:
+            try:
+                return super().compare_and_set(key, new)
+            finally:
+                theirs.commit(c.Expire(frozenset({"0.0"})))
+
+    inner = lab.consensus.client()
+    object.__setattr__(ours.env, "consensus", Expiring(inner, [(True, MaybeAppliedError)]))
+    with pytest.raises(MaybeAppliedError):
+        _append(ours, "a", 0)
+    assert theirs.refresh().upper == Frontier(1)
+    # Without a doubt it is refused.
+    object.__setattr__(ours.env, "consensus", inner)
+    assert isinstance(_append(ours, "b", 1), c.Lost)

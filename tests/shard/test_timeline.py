@@ -100,3 +100,45 @@ def test_a_commit_from_the_wrong_place_is_a_conflict(lab: Lab) -> None:
 def test_names_are_checked(lab: Lab) -> None:
     with pytest.raises(NameRefusedError):
         PlainTimeline(lab.env(), "../x")
+
+
+class _Eventful:
+    """A Consensus on which something happens after the next record of a timeline."""
+
+    def __init__(self, inner: object, happens: object) -> None:
+        self.inner = inner
+        self.happens = happens
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def compare_and_set(self, key: str, new: object) -> object:
+        result = self.inner.compare_and_set(key, new)
+        if key.startswith("timeline/") and self.happens is not None:
+            happens, self.happens = self.happens, None
+            happens()
+            raise MaybeAppliedError("the reply was lost")
+        return result
+
+
+def test_a_commit_whose_answer_was_lost_counts_although_another_owner_came(lab: Lab) -> None:
+    ours, theirs = Process(lab), Process(lab)
+    ours.attach()
+    with ours.own() as owner:
+        owner.stage("orders", rows(1))
+        inner = ours.env.consensus
+        object.__setattr__(ours.env, "consensus", _Eventful(inner, theirs.timeline.raise_epoch))
+        # It was visible before the other owner came, so it must not be told to be fenced.
+        owner.commit()
+    assert theirs.timeline.committed() == Frontier(1)
+
+
+def test_attaching_again_is_harmless_while_owners_come_and_go(lab: Lab) -> None:
+    ours, theirs = Process(lab), Process(lab)
+    ours.attach()
+    timeline = ours.timeline
+    old = timeline.head()
+    theirs.own().close()
+    # Even with a view of the timeline from before the new owner fenced the shard.
+    timeline.head = lambda: old  # type: ignore[method-assign]
+    timeline.attach(ours.machines["orders"])

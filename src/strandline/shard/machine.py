@@ -163,7 +163,7 @@ class Machine:
             before = self._load()
         outcome = decide(before, command)
         if not isinstance(outcome, c.Changed):
-            return self._settle(before, outcome, pursuit)
+            return self._settle(before, command, outcome, pursuit)
         after = evolve(before, outcome.change)
         if before is not None:
             check(before, after, committed=_committed(command))
@@ -176,13 +176,15 @@ class Machine:
         return None
 
     def _settle(
-        self, before: State | None, outcome: c.Outcome, pursuit: _Pursuit
+        self, before: State | None, command: c.Command, outcome: c.Outcome, pursuit: _Pursuit
     ) -> tuple[c.Outcome, State] | None:
         """What changes nothing must have been decided on the newest version."""
         if not pursuit.fresh:
             self._load()
             pursuit.fresh = True
             return None
+        if pursuit.doubt is not None and _lost_its_trace(command, outcome):
+            raise pursuit.doubt
         if before is None:
             raise_refusal(self.name, outcome)
             raise NotFoundError(f"shard {self.name} does not exist in this store")
@@ -246,6 +248,14 @@ class Machine:
         with self._turn:
             self._taken = False
             self._turn.notify_all()
+
+
+def _lost_its_trace(command: c.Command, outcome: c.Outcome) -> bool:
+    """Whether an append may have counted although its token can't be found any more.
+
+    The token goes with its writer, when the writer expires or the shard is dropped.
+    """
+    return isinstance(command, c.Append) and isinstance(outcome, (c.Lost, c.Refused))
 
 
 def _committed(command: c.Command) -> Frontier | None:

@@ -23,6 +23,7 @@ from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo, valid_name
 from strandline.shard import command as c
 from strandline.shard.envelope import seal, unseal
+from strandline.shard.machine import raise_refusal
 from strandline.store.consensus import CasResult, Versioned
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from strandline.shard.machine import Machine
 
 _PAGE = 512
+_FIRST = SeqNo(0)
 _Record = TypeVar("_Record", "Tick", "Members")
 
 
@@ -89,9 +91,12 @@ class PlainTimeline:
             seqno, members = self._read(self._members_key, Members)
             names = () if members is None else members.names
             self._write(self._members_key, seqno, Members((*names, machine.name)))
-        machine.demand(c.Attach(self.name, self.committed(), self._epoch()))
-        # An owner that took over meanwhile did not find this shard attached, so fence for it.
-        machine.demand(c.Fence(max(self._epoch(), machine.state.epoch)))
+        outcome, state = machine.commit(c.Attach(self.name, self.committed(), self._epoch()))
+        if not (isinstance(outcome, c.Fenced) and state.timeline == self.name):
+            raise_refusal(machine.name, outcome)
+        # An owner that took over meanwhile did not find this shard attached, so fence for it;
+        # one that has found it since, and fenced it higher, is what we want.
+        machine.commit(c.Fence(max(self._epoch(), machine.state.epoch)))
 
     def raise_epoch(self) -> Tick:
         """The first step of a takeover: from now on no older owner can commit."""
@@ -117,10 +122,13 @@ class PlainTimeline:
     def commit(self, epoch: int, lower: Frontier, upper: Frontier) -> Tick:
         """Move from `lower` to `upper` in the name of an epoch; visible everywhere at once."""
         token = self.env.random.token()
+        tried: SeqNo | None = None
         while True:
             seqno, tick = self.head()
-            if tick is not None and tick.token == token:
-                return tick
+            # A record that got no answer may have counted before the next owner came.
+            mine = None if tried is None else self._found(token, tried)
+            if mine is not None:
+                return mine
             if tick is None or tick.epoch != epoch:
                 now = 0 if tick is None else tick.epoch
                 raise FencedError(
@@ -134,6 +142,7 @@ class PlainTimeline:
             new = Tick(upper.time, instant_ms, epoch, token)
             if self._write(self._key, seqno, new):
                 return new
+            tried = tried or seqno
 
     def forget_before(self, instant_ms: int) -> None:
         """Forget when times before an instant were committed; the frontier stays."""
@@ -148,8 +157,11 @@ class PlainTimeline:
                 )
                 return
 
-    def _history(self) -> Iterator[Tick]:
-        for version in self._scan(SeqNo(0)):
+    def _found(self, token: str, start: SeqNo) -> Tick | None:
+        return next((tick for tick in self._history(start) if tick.token == token), None)
+
+    def _history(self, start: SeqNo = _FIRST) -> Iterator[Tick]:
+        for version in self._scan(start):
             yield self._decode(self._key, version, Tick)
 
     def _scan(self, start: SeqNo) -> Iterator[Versioned]:
