@@ -158,10 +158,10 @@ def test_if_one_reader_is_lost_no_other_moves():
     assert isinstance(decide(state, c.Downgrade({R1: (4, 0)})), c.Changed)
 
 
-def test_a_reader_that_let_its_times_go_gets_back_only_those_that_are_left():
+def test_a_reader_that_let_its_times_go_never_holds_one_again():
     state = _steps(c.Downgrade({R1: (None, 0)}), start=_settled())
-    assert decide(state, c.Downgrade({R1: (1, 0)})) == c.SincePassed(Frontier(2))
-    assert isinstance(decide(state, c.Downgrade({R1: (2, 0)})), c.Changed)
+    assert decide(state, c.Downgrade({R1: (2, 0)})) == c.Unchanged()
+    assert state.readers[R1].since is None
 
 
 def test_a_hold_on_a_version_to_come_is_a_bug():

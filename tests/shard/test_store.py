@@ -75,6 +75,9 @@ def test_a_dropped_shard_is_gone_and_its_name_is_free(store: Store) -> None:
     new = store.shard("orders", schema=COLUMNS, key=["id"])
     assert new.upper == Frontier(0)
     assert new.state().batches == ()
+    for use in (old.snapshot, old.writer, old.reader, old.subscribe, lambda: old.upper):
+        with pytest.raises(NotFoundError, match="created anew"):
+            use()
 
 
 def test_timelines_move_shards_together(store: Store) -> None:

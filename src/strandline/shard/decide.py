@@ -94,7 +94,10 @@ def _register_reader(state: State, command: c.RegisterReader) -> c.Outcome:
 
 
 def _downgrade(state: State, holds: dict[str, tuple[int | None, int]]) -> c.Outcome:
-    """Holds only move forward. If one is lost nothing moves: ask again for the others."""
+    """Holds only move forward, and who never held a time does not begin to.
+
+    If one is lost nothing moves: ask again for the others.
+    """
     lost = tuple(name for name in holds if name not in state.readers)
     if lost:
         return c.Lost(lost)
@@ -102,9 +105,7 @@ def _downgrade(state: State, holds: dict[str, tuple[int | None, int]]) -> c.Outc
     for name, (wanted, seqno) in holds.items():
         invariant(seqno <= state.seqno.number, "a hold on a version to come would hold nothing")
         old = state.readers[name]
-        since = wanted if old.since is None or wanted is None else max(old.since, wanted)
-        if since is not None and since < state.readable_from():
-            return c.SincePassed(state.since)
+        since = None if old.since is None or wanted is None else max(old.since, wanted)
         new = Reader(old.pulse, since, max(old.seqno, seqno), old.purpose)
         if new != old:
             edits[name] = new

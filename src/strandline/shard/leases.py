@@ -124,7 +124,9 @@ class ReadLease:
         self.check()
         with self._leases.changed:
             held = self.holds.wanted_since
-            if held is not None and since < held:
+            if held is None:
+                raise UsageError(f"shard {self.machine.name}: reader {self.id} holds no times")
+            if since < held:
                 raise UsageError(
                     f"shard {self.machine.name}: cannot move since back from {held} to {since}"
                 )

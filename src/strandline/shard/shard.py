@@ -98,6 +98,7 @@ class Shard:
 
     def __init__(self, machine: Machine, leases: Leases, upkeep: Upkeep) -> None:
         self.machine = machine
+        self.id = machine.state.id
         self._leases = leases
         self._upkeep = upkeep
 
@@ -117,7 +118,9 @@ class Shard:
     @property
     def upper(self) -> Frontier:
         """How far the shard is settled, read from the store."""
-        return visible(self.machine)[0]
+        upper, state = visible(self.machine)
+        self._same(state)
+        return upper
 
     @property
     def since(self) -> Frontier:
@@ -126,13 +129,11 @@ class Shard:
 
     def state(self) -> State:
         """The newest version of the shard's metadata."""
-        state = self.machine.refresh()
-        if state.dropped:
-            raise NotFoundError(f"shard {self.name} was dropped")
-        return state
+        return self._same(self.machine.refresh())
 
     def writer(self, purpose: str = "") -> Writer:
         """A leased writer. Close it, or use it with `with`."""
+        self.state()
         lease = self._leases.writer(self.machine, purpose=purpose)
         return Writer(self.machine, lease, nudge=lambda: self._upkeep.nudge(self.machine))
 
@@ -142,6 +143,7 @@ class Shard:
         """Keep history readable from `since` on; without it, from where it is readable now."""
         if since is not None:
             valid_time(since, "since")
+        self.state()
         lease = self._leases.reader_from(
             self.machine, since=since, lease_ms=lease_ms, purpose=purpose
         )
@@ -161,6 +163,7 @@ class Shard:
         Waits until the time is settled; `timeout_ms` and `cancel` end the wait. The same time
         gives the same rows for ever, until `since` passes it.
         """
+        self.state()
         return take_snapshot(
             self.machine,
             self._leases,
@@ -188,6 +191,7 @@ class Shard:
         workers: int = 1,
     ) -> Subscription:
         """The rows as of a time, then every update after it; the two meet without gap."""
+        self.state()
         return start_subscription(
             self.machine,
             self._leases,
@@ -238,6 +242,14 @@ class Shard:
     def compact(self, *, full: bool = False) -> None:
         """Merge what is due now, or with `full` everything, instead of waiting for upkeep."""
         self._upkeep.compact(self.machine, full=full)
+
+    def _same(self, state: State) -> State:
+        """A handle belongs to one shard, not to whatever has its name later."""
+        if state.id != self.id:
+            raise NotFoundError(f"shard {self.name} was dropped and created anew: open it again")
+        if state.dropped:
+            raise NotFoundError(f"shard {self.name} was dropped")
+        return state
 
     def __repr__(self) -> str:
         state = self.machine.state
