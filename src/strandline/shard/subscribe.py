@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from strandline.shard.leases import Leases, ReadLease
     from strandline.shard.lister import Increment
     from strandline.shard.machine import Machine
+    from strandline.shard.state import State
     from strandline.shard.watch import Status
 
 _log = logging.getLogger(__name__)
@@ -345,9 +346,10 @@ class Subscription:
         pause_ms = float(settings.poll_first_ms)
         while not self._accounts.listing_over:
             self._look()
-            increment = None if self._is_full() else self._step(lister)
+            full = self._is_full()
+            increment = None if full else self._step(lister)
             if increment is None:
-                self._machine.pause(lister.state, pause_ms)
+                self._rest(None if full else lister.state, pause_ms)
                 pause_ms = min(pause_ms * 1.5, settings.poll_cap_ms)
                 continue
             pause_ms = float(settings.poll_first_ms)
@@ -364,6 +366,14 @@ class Subscription:
         except (NotAppliedError, MaybeAppliedError):
             self._machine.env.metrics.add("retries", self.shard)
             return None
+
+    def _rest(self, state: State | None, pause_ms: float) -> None:
+        """Wait for a version after `state`, or with `None` for room, which no version makes."""
+        if state is not None:
+            self._machine.pause(state, pause_ms)
+            return
+        with self._changed:
+            self._changed.wait(int(pause_ms))
 
     def _audit(self, audits: Sequence[PartDescriptor]) -> None:
         if self._fetching and audits:
