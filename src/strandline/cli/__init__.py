@@ -12,6 +12,7 @@ main        shell  the verbs, their options, and what comes of errors
 opening     shell  opens stores and shards for one verb, and says what to try next
 output      shell  documents as tables for people, or as JSON for programs
 render      pure   the pieces that tables are made of, and how numbers read
+reports     pure   what came of work on a store, as tables
 stream      pure   updates and frontiers as lines
 tables      pure   documents as tables, one function for each verb
 tail        shell  follows a shard's updates until told to stop

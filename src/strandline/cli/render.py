@@ -7,15 +7,17 @@ nor rich's own markup in a name or a value is ever obeyed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from rich.cells import cell_len
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.escape import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -31,43 +33,97 @@ class Column:
     """Long text goes on in the next line instead of pushing its neighbours out."""
 
 
-def table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], title: str = ""
-) -> Table:
-    """A plain table without lines: it reads well and greps well."""
-    made = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        header_style="bold",
-        title=Text(title, style="bold") if title else None,
-        title_justify="left",
-    )
-    for column in columns:
-        made.add_column(
-            Text(column.title),
-            justify="right" if column.right else "left",
-            style=column.style,
-            no_wrap=not column.fold,
-            overflow="fold" if column.fold else "ellipsis",
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A plain table without lines: it reads well and greps well.
+
+    On a terminal rich lays it out, so that it fits; everywhere else `lines` is all there is to it.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Text, ...], ...]
+    header: bool = True
+
+    def lines(self) -> Iterator[str]:
+        """Every column as wide as its widest text, without blanks at the end."""
+        titles = tuple(Text(column.title) for column in self.columns)
+        every = (titles, *self.rows) if self.header else self.rows
+        texts = [[cell.plain for cell in row] for row in every]
+        widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+        for row in texts:
+            aligned = (
+                set_right(text, width) if column.right else text + " " * (width - cell_len(text))
+                for text, width, column in zip(row, widths, self.columns, strict=True)
+            )
+            yield "  ".join(aligned).rstrip()
+
+    def __rich__(self) -> Table:
+        made = Table(
+            box=None,
+            pad_edge=False,
+            padding=(0, 2, 0, 0),
+            header_style="bold",
+            show_header=self.header,
         )
-    for row in rows:
-        made.add_row(*(each if isinstance(each, Text) else shown(each) for each in row))
-    return made
+        for column in self.columns:
+            made.add_column(
+                Text(column.title),
+                justify="right" if column.right else "left",
+                style=column.style,
+                no_wrap=not column.fold,
+                overflow="fold" if column.fold else "ellipsis",
+            )
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Things below each other that belong together."""
+
+    parts: tuple[Grid | Text, ...]
+
+    def lines(self) -> Iterator[str]:
+        for part in self.parts:
+            yield from text_lines(part)
+
+    def __rich__(self) -> Group:
+        return Group(*self.parts)
+
+
+Shown: TypeAlias = Grid | Stack | Text
+"""What an answer for people is made of."""
+
+
+def text_lines(part: Shown) -> Iterator[str]:
+    """What people see, where there are neither colours nor a width to keep to."""
+    if isinstance(part, Text):
+        yield from part.plain.split("\n")
+    else:
+        yield from part.lines()
+
+
+def set_right(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + text
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> Grid:
+    return Grid(tuple(columns), tuple(tuple(_text(each) for each in row) for row in rows))
+
+
+def pairs(facts: Iterable[tuple[str, str | Text]]) -> Grid:
+    """Names and what they are, one a line."""
+    columns = (Column("", style="bold"), Column("", fold=True))
+    return Grid(columns, tuple((Text(name), _text(fact)) for name, fact in facts), header=False)
+
+
+def _text(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else shown(cell)
 
 
 def shown(text: str, style: str = "", *, raw: bool = False) -> Text:
     return Text(text if raw else visible(text), style=style)
-
-
-def pairs(facts: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and what they are, one a line."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
-    for name, fact in facts:
-        made.add_row(Text(name), fact if isinstance(fact, Text) else shown(fact))
-    return made
 
 
 def size(count: object) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
 from rich.text import Text
 
 from strandline.cli.escape import cell, visible
 from strandline.cli.render import (
     Column,
+    Stack,
     counted,
     frontier,
     number,
@@ -24,11 +24,10 @@ from strandline.cli.render import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rich.console import RenderableType
-    from rich.table import Table
+    from strandline.cli.render import Grid, Shown
 
 
-def shards_table(shards: Sequence[Mapping[str, object]]) -> Table:
+def shards_table(shards: Sequence[Mapping[str, object]]) -> Grid:
     columns = [
         Column("shard", style="cyan", fold=True),
         Column("rows", right=True),
@@ -62,7 +61,7 @@ def shards_table(shards: Sequence[Mapping[str, object]]) -> Table:
     return table(columns, rows)
 
 
-def history_table(entries: Iterable[Mapping[str, object]], *, digests: bool) -> Table:
+def history_table(entries: Iterable[Mapping[str, object]], *, digests: bool) -> Grid:
     columns = [
         Column("time", right=True, style="bold"),
         Column("instant (UTC)"),
@@ -97,7 +96,7 @@ def history_note(document: Mapping[str, object]) -> list[Text]:
     return [Text("\n").join(lines)] if lines else []
 
 
-def shard_tables(shard: Mapping[str, object]) -> list[RenderableType]:
+def shard_tables(shard: Mapping[str, object]) -> list[Shown]:
     """One shard from all sides: facts, columns, layout."""
     inline, garbage, manifest = shard["inline"], shard["garbage"], shard["manifest"]
     upper = "closed" if shard["closed"] else f"settled {span(shard['lag_seconds'])} ago"
@@ -132,7 +131,7 @@ def shard_tables(shard: Mapping[str, object]) -> list[RenderableType]:
     return [pairs(facts), _columns_table(shard), *_layout_table(shard)]
 
 
-def _columns_table(shard: Mapping[str, object]) -> Table:
+def _columns_table(shard: Mapping[str, object]) -> Grid:
     key = set(_texts(shard["key"]))
     rows = [
         (
@@ -154,7 +153,7 @@ def _columns_table(shard: Mapping[str, object]) -> Table:
     return table(columns, rows)
 
 
-def _layout_table(shard: Mapping[str, object]) -> list[Table]:
+def _layout_table(shard: Mapping[str, object]) -> list[Grid]:
     levels = _documents(shard["layout"])
     rows = [
         (
@@ -176,7 +175,7 @@ def _layout_table(shard: Mapping[str, object]) -> list[Table]:
     return [table(columns, rows)] if rows else []
 
 
-def rows_table(rows: Mapping[str, object], *, raw: bool, cell_limit: int) -> Group:
+def rows_table(rows: Mapping[str, object], *, raw: bool, cell_limit: int) -> Stack:
     """Rows of a snapshot, in its own columns."""
     names, found = _texts(rows["columns"]), rows["rows"]
     lines = found if isinstance(found, list) else []
@@ -189,7 +188,7 @@ def rows_table(rows: Mapping[str, object], *, raw: bool, cell_limit: int) -> Gro
         [[_cell(each, limit, raw=raw) for each in line] for line in lines],
     )
     left = f"{number(len(lines))} of {counted(rows['matching'], 'row')} as of {rows['as_of']}"
-    return Group(made, Text(left, style="dim"))
+    return Stack((made, Text(left, style="dim")))
 
 
 def _numeric(lines: Sequence[Sequence[object]], at: int) -> bool:
@@ -201,9 +200,9 @@ def _cell(value: object, limit: int | None, *, raw: bool) -> Text:
     return shown(cell(value, limit), "dim" if value is None else "", raw=raw)
 
 
-def holds_tables(shards: Sequence[Mapping[str, object]], *, raw: bool) -> list[RenderableType]:
+def holds_tables(shards: Sequence[Mapping[str, object]], *, raw: bool) -> list[Shown]:
     """Who holds what, shard by shard; shards that nobody holds share one line."""
-    made: list[RenderableType] = []
+    made: list[Shown] = []
     for shard in shards:
         holders = _holders(shard, raw=raw)
         heading = Text.assemble(
@@ -211,7 +210,7 @@ def holds_tables(shards: Sequence[Mapping[str, object]], *, raw: bool) -> list[R
             f"  since {frontier(shard['since'])}, upper {frontier(shard['upper'])}: ",
             (bound_sentence(shard), "bold" if _held(shard) else ""),
         )
-        made.append(Group(heading, holders) if holders is not None else heading)
+        made.append(Stack((heading, holders)) if holders is not None else heading)
     return made or [Text("no shards yet", style="dim")]
 
 
@@ -235,7 +234,7 @@ def _held(shard: Mapping[str, object]) -> bool:
     return isinstance(bound, dict) and bound["kind"] in {"reader", "hold"}
 
 
-def _holders(shard: Mapping[str, object], *, raw: bool) -> Table | None:
+def _holders(shard: Mapping[str, object], *, raw: bool) -> Grid | None:
     rows: list[list[str | Text]] = []
     for each in _documents(shard["critical"]):
         note = shown(str(each["note"]), raw=raw)

@@ -1,0 +1,81 @@
+"""Follows a shard: its updates as they come, and how far it is settled.
+
+Ctrl-C ends it like an answer that is complete: the lease is given back, and the exit code is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from strandline.cli.conditions import parse_as_of, parse_columns, parse_conditions
+from strandline.cli.opening import opened
+from strandline.cli.stream import (
+    InOrder,
+    progress_document,
+    progress_line,
+    update_documents,
+    update_line,
+)
+from strandline.shard.events import Progress, Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from strandline.cli.facts import Document
+    from strandline.cli.output import Output
+    from strandline.model.frontier import Time
+    from strandline.shard.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What is to be followed, in the words of the command line."""
+
+    start: str | None = None
+    until: int | None = None
+    columns: str | None = None
+    filters: Sequence[str] = ()
+    snapshot: bool = True
+
+
+def follow(url: str, name: str, wanted: Following, out: Output) -> None:
+    with opened(url, name) as store:
+        shard = store.shard(name)
+        with shard.subscribe(
+            _start(shard, wanted.start),
+            until=wanted.until,
+            snapshot=wanted.snapshot,
+            columns=parse_columns(wanted.columns),
+            filter=parse_conditions(wanted.filters, shard.schema),
+        ) as subscription:
+            try:
+                _print(subscription, out)
+            except KeyboardInterrupt:
+                return
+
+
+def _start(shard: Shard, text: str | None) -> Time | None:
+    """The time to start from; an instant is that of the last time settled by then."""
+    start = None if text is None else parse_as_of(text)
+    if isinstance(start, datetime):
+        with shard.snapshot(start) as snapshot:
+            return snapshot.as_of
+    return start
+
+
+def _print(events: Iterable[object], out: Output) -> None:
+    """Print events until there are no more; each frontier after all that it settles."""
+    order = InOrder()
+    for event in events:
+        if isinstance(event, Updates):
+            _print_updates(order.add(update_documents(event.rows)), out)
+        elif isinstance(event, Progress):
+            _print_updates(order.flush(), out)
+            out.event(progress_document(event.frontier), progress_line(event.frontier))
+
+
+def _print_updates(updates: Iterable[Document], out: Output) -> None:
+    for update in updates:
+        out.event(update, update_line(update, raw=out.raw))

@@ -1,0 +1,58 @@
+"""The programs that a stranger would run first: each one runs, and shows what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_every_example_has_a_line_here():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {name for name, _ in SHOWN}
+
+
+SHOWN = [
+    (
+        "demo.py",
+        [
+            "one is dead in the middle of its work",
+            "none of the",
+            "ReplicaDivergedError",
+            "twice the same rows",
+            "no gap, no overlap",
+            "fewer parts",
+            "fsck found nothing wrong",
+            "What you saw:",
+        ],
+    ),
+    ("two_writers.py", ["holds 200 rows: {'left': 100, 'right': 100}"]),
+    (
+        "time_travel.py",
+        ["as of 0: coffee 4, tea 3", "as of 1: coffee 4, tea 5", "as of 2: tea 5", "-1 tea 3 at 1"],
+    ),
+]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("name", "words"), SHOWN)
+def test_an_example_runs_and_shows_what_it_promises(name, words):
+    done = run(name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    for each in words:
+        assert each in done.stdout
+    assert "✗" not in done.stdout
