@@ -7,7 +7,10 @@ change         pure   what one version changed, as it is stored, and how it is r
 chunk          pure   lists of parts as columnar objects
 chunks         shell  loads the lists of parts that a state refers to, each once
 codec          pure   a shard's history as bytes: records and manifests
+collect        shell  deletes what nobody needs, in an order in which every crash is safe
 command        pure   what may be asked of a shard's state, and what may come of it
+compact        shell  carries out one unit of compaction
+compaction     pure   what is worth rewriting: which pieces to merge into which
 consolidate    pure   what updates add up to: the sums of diffs of equal rows
 decide         pure   one command against one state gives one outcome
 decide_append  pure   whether an append counts, and what it changes
@@ -20,8 +23,12 @@ events         pure   what a subscription gives out
 extract        pure   the rows that a descriptor asks for, out of a part's bytes
 fetch          shell  fetches parts, several at once, with a bound on the bytes in flight
 filters        pure   which rows a reader wants: conditions on columns
+findings       pure   what a check of a store may find
 frontiers      shell  how far a shard is settled, as its readers may see it
+fsck           shell  proves that a store is what it says, and finds what nobody needs
+garbage        pure   what may be deleted, and when
 gather         shell  fetches all of several parts, and waits for them
+groups         shell  reads a part one row group at a time
 holds          pure   what one reader holds back, and what it could let go of
 inline         pure   rows that are kept in the metadata itself
 layout         pure   where updates lie: their places, their order, where parts are cut
@@ -32,6 +39,7 @@ listing        pure   which pieces of a state answer a read, and when each is ow
 machine        shell  commits transitions through Consensus, and retries them safely
 metrics        shell  what a process counts about its shards
 moments        pure   lists of moments as objects of their own
+outputs        shell  writes what a merge gives, part by part
 ownership      shell  owning a timeline: staging rows in several shards, committing together
 parallel       shell  runs several jobs beside each other and waits for all of them
 parquet        pure   parts as Parquet: bytes that any reader can read, and back
@@ -40,8 +48,10 @@ progress       pure   which steps of a frontier are worth telling
 prune          pure   which of many parts a condition rules out
 pulse          pure   a process's heartbeat, and how it ends
 pulses         shell  pulses in Consensus: beginning, beating, stopping, burying the dead
+ranges         pure   where parts lie in the space of places
 request        pure   what a reader asks for, checked against a schema
 retention      pure   how far history may be merged
+rounds         shell  one round of upkeep of one shard
 rows           pure   what a caller gave, as checked updates with their digests
 settings       pure   the numbers of a shard, in one place
 show           pure   rows as a small HTML table for notebooks
@@ -51,7 +61,10 @@ state          pure   what a shard is, and the rules that hold in every version
 stats          pure   what the values of a part lie between, and its compact form
 stop           pure   how several workers stop together
 subscribe      shell  a shard's changes as they come, with frontiers
+sweep          pure   one pass over many sorted inputs
 timeline       shell  a plain, durable timeline
+units          pure   the numbers of upkeep, its units of work, and when its jobs are due
+upkeep         shell  keeps shards small and quick, in the background or when asked
 verify         shell  whether what is settled is what a replica computed
 versions       shell  loads a shard's newest version: a manifest, and the records after it
 view           shell  what a reader sees of a shard: a pinned state, its parts, its instants

@@ -30,6 +30,7 @@ COUNTERS = {
     "compactions": "compactions that counted",
     "compactions_stale": "compactions that somebody else overtook",
     "compaction_bytes": "bytes written by compaction",
+    "upkeep_errors": "rounds of upkeep that failed",
     "objects_deleted": "objects deleted by garbage collection",
     "orphans_deleted": "objects deleted that nothing ever referred to",
     "stalls": "times a reader was found stalled",

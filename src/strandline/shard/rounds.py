@@ -1,0 +1,220 @@
+"""One round of upkeep of one shard.
+
+The steps, in this order; each is safe to leave out, to repeat and to race with others:
+
+    bury       readers and writers whose processes are gone
+    since      moves as far as retention and holds allow
+    compact    the units that `compaction` finds worth it
+    list       many parts go into chunks, old moments into objects
+    manifest   when opening the shard has become slow
+    collect    what nobody needs any more
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.errors import NotFoundError
+from strandline.shard import command as c
+from strandline.shard.chunks import Chunks
+from strandline.shard.collect import Collected, Collector
+from strandline.shard.compact import Work, carry_out, put_together
+from strandline.shard.compaction import plan
+from strandline.shard.machine import raise_refusal
+from strandline.shard.moments import encode_moments, moments_key
+from strandline.shard.retention import since_allowed
+from strandline.shard.units import gather, manifest_due, moments_due, policy_of
+from strandline.shard.versions import put_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline.model.frontier import Frontier
+    from strandline.shard.cancel import Cancel
+    from strandline.shard.compact import Report
+    from strandline.shard.env import Env
+    from strandline.shard.leases import Leases, WriteLease
+    from strandline.shard.machine import Machine
+    from strandline.shard.part import Batch, Part
+    from strandline.shard.state import State
+    from strandline.shard.units import Unit
+
+_PASSES_MAX = 1000
+"""Passes of one compaction that was asked for; each leaves less to do than the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a compaction is to be done."""
+
+    full: bool = False
+    report: Report | None = None
+    cancel: Cancel | None = None
+
+
+class Rounds:
+    """What one process does for its shards, one at a time."""
+
+    def __init__(self, env: Env, leases: Leases) -> None:
+        self._env = env
+        self._leases = leases
+        self._policy = policy_of(env.settings)
+        self.collector = Collector(env, leases)
+        self._chunks: dict[str, Chunks] = {}
+        self._rested: dict[str, tuple[tuple[Batch, ...], int, Frontier | None]] = {}
+        """For each shard, what was found to need no compaction."""
+
+    def run_once(self, machine: Machine) -> bool:
+        """One round; whether anything was done."""
+        self._leases.bury(machine)
+        state = machine.refresh()
+        busy = False
+        if not state.dropped:
+            committed = self._committed(state)
+            busy |= self._advance(machine, committed)
+            busy |= self._compact(machine, committed, Wish())
+            busy |= self._index(machine, committed)
+            busy |= self._write_manifest(machine)
+        return bool(self.collector.collect(machine)) or busy
+
+    def compact(self, machine: Machine, wish: Wish) -> Collected:
+        """Merge all that is due now, or all there is, and delete what that frees."""
+        state = machine.refresh()
+        if state.dropped:
+            raise NotFoundError(f"shard {machine.name} was dropped")
+        committed = self._committed(state)
+        self._advance(machine, committed)
+        for _ in range(_PASSES_MAX):
+            if not self._compact(machine, committed, wish):
+                break
+        self._index(machine, committed)
+        self._write_manifest(machine)
+        return self.collector.collect(machine)
+
+    def _committed(self, state: State) -> Frontier | None:
+        if state.timeline is None:
+            return None
+        return self._env.timelines(state.timeline).committed()
+
+    # Since.
+
+    def _advance(self, machine: Machine, committed: Frontier | None) -> bool:
+        state = machine.state
+        now_ms = self._env.patient(self._env.consensus.now_ms, shard=machine.name)
+        allowed = since_allowed(state, now_ms=now_ms, committed=committed)
+        if allowed <= state.readable_from():
+            return False
+        outcome, _ = machine.commit(c.AdvanceSince(now_ms, committed))
+        return isinstance(outcome, c.Changed)
+
+    # Compaction.
+
+    def _compact(self, machine: Machine, committed: Frontier | None, wish: Wish) -> bool:
+        """Carry out a plan; nothing is leased as long as there is nothing to do."""
+        state = machine.state
+        if not wish.full and self._is_at_rest(state, committed):
+            return False
+        if not _has_chunks(state) and not self._wanted(state, committed, wish):
+            return False
+        pin = self._leases.own_reader(machine).pin()
+        try:
+            state = pin.state()
+            units = self._wanted(state, committed, wish)
+            gathered = gather(state, self._policy)
+            if not units and gathered is None:
+                return False
+            with Writing(self._leases, machine) as writer:
+                work = self._work(machine, writer, wish)
+                done = self._carry_out(work, state, units)
+                if gathered is not None:
+                    done |= put_together(work, gathered)
+                return done
+        finally:
+            pin.give_back()
+
+    def _carry_out(self, work: Work, state: State, units: Sequence[Unit]) -> bool:
+        """`True` if anything has changed, by us or by whoever was faster."""
+        # Whoever else has the same plan is likely to begin with another unit.
+        first = int(self._env.random.uniform(0, len(units))) if units else 0
+        for unit in (*units[first:], *units[:first]):
+            carry_out(work, state, unit)
+        return bool(units)
+
+    def _work(self, machine: Machine, writer: WriteLease, wish: Wish) -> Work:
+        chunks = self._chunks_of(machine.name)
+        return Work(machine, writer, chunks, self._policy, wish.report, wish.cancel)
+
+    def _wanted(self, state: State, committed: Frontier | None, wish: Wish) -> list[Unit]:
+        units = plan(state, self._lists(state), self._policy, committed, full=wish.full)
+        if not units and not wish.full and gather(state, self._policy) is None:
+            self._rested[state.name] = (state.batches, state.readable_from(), committed)
+        return units
+
+    def _is_at_rest(self, state: State, committed: Frontier | None) -> bool:
+        rested = self._rested.get(state.name)
+        if rested is None or rested[0] is not state.batches:
+            return False
+        return rested[1:] == (state.readable_from(), committed)
+
+    def _lists(self, state: State) -> dict[str, list[Part]]:
+        chunks = self._chunks_of(state.name)
+        return {
+            chunk.key: chunks.table(chunk, shard_id=state.id, stats=False).parts()
+            for batch in state.batches
+            for chunk in batch.chunks
+        }
+
+    def _chunks_of(self, name: str) -> Chunks:
+        return self._chunks.setdefault(name, Chunks(self._env, name))
+
+    # Lists and manifests.
+
+    def _index(self, machine: Machine, committed: Frontier | None) -> bool:
+        """Move the older half of many moments into an object."""
+        count = moments_due(machine.state, loose=self._env.settings.moments_loose)
+        if not count or not _is_settled(machine.state, count, committed):
+            return False
+        with Writing(self._leases, machine) as writer:
+            state = machine.state
+            key = moments_key(state.id, writer.id, self._env.random.token())
+            chunk, encoded = encode_moments(state.moments[:count], shard=state.id, key=key)
+            self._env.patient(lambda: self._env.blob.put(key, encoded), shard=state.name)
+            outcome, _ = machine.commit(c.IndexMoments(chunk, committed))
+        if isinstance(outcome, c.Stale):
+            return False
+        raise_refusal(machine.name, outcome)
+        return True
+
+    def _write_manifest(self, machine: Machine) -> bool:
+        state = machine.state
+        if not manifest_due(state, every=self._env.settings.manifest_every):
+            return False
+        outcome, _ = machine.commit(c.AddManifest(put_manifest(self._env, state)))
+        return isinstance(outcome, c.Changed)
+
+
+class Writing:
+    """A writer that is registered for a while; what it puts and does not count is swept."""
+
+    def __init__(self, leases: Leases, machine: Machine) -> None:
+        self._leases = leases
+        self._machine = machine
+
+    def __enter__(self) -> WriteLease:
+        self._lease = self._leases.writer(self._machine, purpose="upkeep")
+        return self._lease
+
+    def __exit__(self, *_: object) -> None:
+        self._lease.close()
+
+
+def _is_settled(state: State, count: int, committed: Frontier | None) -> bool:
+    """Whether so many moments are all of times that nobody can withdraw."""
+    if state.timeline is None:
+        return True
+    return committed is not None and committed.settled(state.moments[count - 1].time)
+
+
+def _has_chunks(state: State) -> bool:
+    return any(batch.chunks for batch in state.batches)
