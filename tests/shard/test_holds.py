@@ -93,3 +93,13 @@ def test_the_durable_hold_never_passes_a_pin(steps: list[tuple[str, int]]) -> No
                 holds.applied(*wanted)
         assert holds.pins == len(out)
         assert all(holds.applied_seqno <= pin for pin in out)
+
+
+def test_a_dropped_pin_is_given_back_when_it_is_settled() -> None:
+    holds = ReadHolds(since=None, seqno=3)
+    seqno = holds.pin()
+    holds.observe(9)
+    holds.forget(seqno)
+    assert holds.seqno_target() == 3
+    holds.settle_forgotten()
+    assert holds.seqno_target() == 9

@@ -82,6 +82,16 @@ def test_a_pin_gives_a_state_at_or_after_it(lab: Lab) -> None:
     assert reader.holds.pins == 0
 
 
+def test_a_pin_that_nobody_gives_back_is_noticed(lab: Lab) -> None:
+    machine = lab.machine()
+    leases = lab.leases(machine.env)
+    reader = leases.reader(machine, since=0)
+    reader.pin()
+    gc.collect()
+    leases.sync(machine)
+    assert reader.holds.pins == 0
+
+
 def test_a_reader_that_others_dropped_is_lost_for_ever(lab: Lab) -> None:
     machine = lab.machine()
     reader = lab.leases(machine.env).reader(machine, since=0)

@@ -28,6 +28,7 @@ class ReadHolds:
         self.applied_seqno = seqno
         self.seen_seqno = seqno
         self._pins: Counter[int] = Counter()
+        self._forgotten: list[int] = []
 
     @property
     def pins(self) -> int:
@@ -51,6 +52,15 @@ class ReadHolds:
         self._pins[seqno] -= 1
         if self._pins[seqno] == 0:
             del self._pins[seqno]
+
+    def forget(self, seqno: int) -> None:
+        """A pin was dropped without being given back; needs no lock, so a finaliser may call."""
+        self._forgotten.append(seqno)
+
+    def settle_forgotten(self) -> None:
+        """Give back the pins that were dropped."""
+        while self._forgotten:
+            self.unpin(self._forgotten.pop())
 
     def downgrade(self, since: int) -> None:
         self.wanted_since = since if self.wanted_since is None else max(self.wanted_since, since)

@@ -75,6 +75,11 @@ class Pin:
             self._out = False
             self._lease.unpin(self.seqno)
 
+    def __del__(self) -> None:
+        # Dropped rather than given back: the background task settles it at its next tick.
+        if self._out:
+            self._lease.holds.forget(self.seqno)
+
 
 class ReadLease:
     """One leased reader of this process."""
@@ -336,6 +341,7 @@ class Leases:
             due: dict[str, tuple[int | None, int]] = {}
             for name, holds in mine.items():
                 holds.observe(state.seqno.number)
+                holds.settle_forgotten()
                 wanted = holds.due(garbage)
                 if wanted is not None:
                     due[name] = wanted
