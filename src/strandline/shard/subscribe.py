@@ -102,6 +102,8 @@ class Subscription:
         self._abroad = False
         """Whether workers outside fetch; decided by who asks first."""
         self._audits: dict[str, PartDescriptor] = {}
+        self._unaudited: list[PartDescriptor] = []
+        """Audits that wait, like the parts, until somebody asks for events."""
         rule = fetch_rule(env, patient=True)
         self._fetcher = Fetcher(env, machine.name, self._deliver, rule)
         self._fetching = False
@@ -186,6 +188,7 @@ class Subscription:
                     "first event, or iterate over it"
                 )
             self._abroad = True
+            self._unaudited.clear()
         return Worker(self, number)
 
     def stop(self) -> None:
@@ -260,7 +263,10 @@ class Subscription:
 
     def _submit(self) -> None:
         if self._fetching:
-            self._fetcher.submit(self._accounts.take_all())
+            with self._changed:
+                audits, self._unaudited = self._unaudited, []
+                self._audits.update((audit.id, audit) for audit in audits)
+            self._fetcher.submit([*self._accounts.take_all(), *audits])
 
     def _deliver(self, descriptor: PartDescriptor, fetched: Fetched) -> None:
         if descriptor.id in self._audits:
@@ -376,10 +382,9 @@ class Subscription:
             self._changed.wait(int(pause_ms))
 
     def _audit(self, audits: Sequence[PartDescriptor]) -> None:
-        if self._fetching and audits:
-            marked = [replace(audit, id=f"audit {audit.id}") for audit in audits]
-            self._audits.update((audit.id, audit) for audit in marked)
-            self._fetcher.submit(marked)
+        with self._changed:
+            if not self._abroad:
+                self._unaudited += [replace(audit, id=f"audit {audit.id}") for audit in audits]
 
     def _is_full(self) -> bool:
         return self._accounts.backlog + self._fetcher.queued >= _BACKLOG
