@@ -162,7 +162,7 @@ def two_writers(folder: str, shard: strandline.Shard) -> None:
     )
     order = [times[time] for time in sorted(times)]
     turns = sum(one != other for one, other in pairwise(order))
-    screen.print(f"   Their appends lie in one order; the turn changed {turns}×.", style="dim")
+    screen.print(f"   One history: the turn changed {turns} time(s).", style="dim")
 
 
 def a_race(shard: strandline.Shard) -> None:

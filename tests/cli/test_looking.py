@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,22 @@ def test_shards_lists_them_all(ask, filled):
     table = ask("shards", filled).out.splitlines()
     assert table[0].split()[0] == "shard"
     assert [line.split()[0] for line in table[1:]] == ["done", "empty", "orders"]
+
+
+@pytest.mark.parametrize("verb", ["shards", "holds"])
+def test_a_damaged_shard_keeps_no_other_from_being_listed(ask, lake, verb):
+    connection = sqlite3.connect(Path(lake) / "consensus.db")
+    connection.execute("update versions set data = x'00' where key = 'shard/orders'")
+    connection.commit()
+    connection.close()
+    said = ask(verb, lake, "--json")
+    assert said.code == 1
+    found = json.loads(said.out)
+    assert [each.get("name", each.get("shard")) for each in found["shards"]] == ["done", "empty"]
+    assert [each["name"] for each in found["unreadable"]] == ["orders"]
+    out = ask(verb, lake).out
+    assert "unreadable  orders: " in out
+    assert f"next: strandline fsck {lake}" in out
 
 
 def test_an_empty_store_has_no_shards(ask, tmp_path):

@@ -61,3 +61,33 @@ def test_a_pipe_that_was_closed_is_told_apart_from_trouble(monkeypatch):
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(SeenEnoughError):
         Output().answer({}, Text("a"))
+
+
+@pytest.mark.process
+def test_a_terminal_gets_colours_and_its_own_width(filled):
+    import fcntl
+    import os
+    import pty
+    import struct
+    import subprocess
+    import sys
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    command = [sys.executable, "-m", "strandline.cli.main", "shards", filled]
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        environment.pop(name, None)
+    done = subprocess.run(command, stdout=theirs, stderr=theirs, env=environment, check=False)
+    os.close(theirs)
+    seen = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            seen += chunk
+    except OSError:
+        pass  # the other end is closed: that is how a terminal ends
+    os.close(ours)
+    assert done.returncode == 0
+    assert b"\x1b[36morders" in seen
+    assert b"updates" in seen

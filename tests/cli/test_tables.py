@@ -33,24 +33,27 @@ def sight(state):
     return Sight(state, state.upper, 4_000, 1_000)
 
 
-def test_shards_have_one_line_each_and_a_timeline_only_if_one_has():
+def test_shards_have_one_line_each_with_their_timeline_if_they_have_one():
     plain = shard_facts(sight(toy.created()))
-    out = printed(tables.shards_table([plain]))
-    assert "timeline" not in out
-    assert out.splitlines()[1].split()[:3] == ["toy", "0", "0"]
-    out = printed(
-        tables.shards_table([{**plain, "timeline": "main", "closed": True, "upper": None}])
-    )
-    assert "closed" in out
-    assert "main" in out
+    lines = list(tables.shards_table([plain, {**plain, "timeline": "main"}]).lines())
+    assert lines[1].split()[:3] == ["toy", "0", "0"]
+    assert lines[2].startswith("toy @ main")
+    (_, line) = tables.shards_table([{**plain, "closed": True, "upper": None}]).lines()
+    assert line.split()[-4:] == ["{}", "closed", "0", "1"]
 
 
-def test_a_table_of_shards_fits_into_eighty_columns():
+@pytest.mark.parametrize(
+    ("width", "left_out"), [(120, set()), (100, {"updates"}), (80, {"updates", "readers"})]
+)
+def test_a_narrow_screen_leaves_out_what_can_be_spared_and_cuts_nothing(width, left_out):
     facts = shard_facts(sight(toy.created()))
-    wide = {**facts, "name": "a.rather.long-name", "rows": 12_345_678, "updates": 23_456_789}
-    out = printed(tables.shards_table([{**wide, "bytes": 10**9, "lag_seconds": 3.0}]), width=80)
+    wide = {**facts, "name": "a.rather.long-name", "timeline": "main", "rows": 12_345_678}
+    wide |= {"updates": 23_456_789, "bytes": 10**9, "lag_seconds": 30.0, "upper": 123_456}
+    out = printed(tables.shards_table([wide]), width=width)
     assert "…" not in out
-    assert "23,456,789" in out
+    assert {name for name in ("updates", "readers") if name not in out} == left_out
+    for words in ("a.rather.long-name @ main", "12,345,678", "1.0 GB", "{123456}", "30 s"):
+        assert words in out
 
 
 def test_a_shard_shows_columns_and_layout(state):
@@ -129,3 +132,10 @@ def test_what_bounds_since_is_a_sentence(kind, said):
 
 def test_an_empty_store_says_so():
     assert "no shards yet" in printed(*tables.holds_tables([], raw=False))
+
+
+def test_a_shard_that_can_not_be_read_says_why_and_what_next():
+    assert tables.unreadable_lines([], "./lake") == []
+    out = printed(*tables.unreadable_lines([{"name": "a", "reason": EVIL}], "./lake"))
+    assert "unreadable  a: \\x1b]0;owned" in out
+    assert "next: strandline fsck ./lake" in out

@@ -53,7 +53,7 @@ def examine(url: str | None, out: Output) -> bool:
     findings = [_python(), *_packages(), _open_files()]
     with tempfile.TemporaryDirectory(prefix="strandline-doctor-") as scratch:
         findings += _folder(url) if url is not None else []
-        findings.append(_helper(url, Path(scratch), findings))
+        findings.append(_heartbeat(url, Path(scratch), findings))
     rows = [
         (shown(each.status, _STYLES[each.status]), each.what, each.found, each.advice)
         for each in findings
@@ -161,7 +161,7 @@ def _contents(url: str, file_ms: int) -> list[Finding]:
     return [opened, clock_finding(now_ms, file_ms, newest)]
 
 
-def _helper(url: str | None, scratch: Path, findings: list[Finding]) -> Finding:
+def _heartbeat(url: str | None, scratch: Path, findings: list[Finding]) -> Finding:
     """Start the process that keeps leases alive, and see it beat once."""
     place = str(scratch)
     if url is not None and all(each.status != "fail" for each in findings):

@@ -17,7 +17,6 @@ from strandline.cli.facts import (
 )
 from strandline.cli.holding import holds_document
 from strandline.cli.opening import opened, sight_of
-from strandline.cli.render import shown
 from strandline.errors import CorruptionError
 from strandline.shard.moments import decode_moments
 from strandline.shard.pulse import KEY_PREFIX, decode_pulse, slot_of
@@ -52,14 +51,35 @@ class RowsWanted:
         )
 
 
-def list_shards(url: str, out: Output) -> None:
+def list_shards(url: str, out: Output) -> bool:
+    """All shards; `True` if one of them can't be read, which keeps no other from being listed."""
     with opened(url) as store:
-        shards = [shard_facts(sight_of(store.machine(name))) for name in store.shards()]
-        document: Document = {"store": store.url, "shards": shards}
-    if shards:
-        out.answer(document, tables.shards_table(shards))
-    else:
-        out.answer(document, shown("no shards yet", "dim"))
+        found = _look_at_all(store)
+        shards = [shard_facts(sight) for sight in found.sights]
+        document: Document = {"store": store.url, "shards": shards, "unreadable": found.unreadable}
+    out.answer(document, *tables.shards_answer(shards, found.unreadable, url))
+    return bool(found.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What could be seen of the shards of a store, and what could not."""
+
+    sights: list[Sight]
+    unreadable: list[Document]
+
+
+def _look_at_all(store: Store) -> _Found:
+    found = _Found([], [])
+    keys = store.env.patient(lambda: store.env.consensus.keys("shard/"))
+    for name in (key.removeprefix("shard/") for key in keys):
+        try:
+            machine = store.machine(name)
+            if not machine.refresh().dropped:
+                found.sights.append(sight_of(machine))
+        except CorruptionError as error:
+            found.unreadable.append({"name": name, "reason": str(error)})
+    return found
 
 
 def show_shard(url: str, name: str, wanted: RowsWanted, out: Output) -> None:
@@ -156,19 +176,22 @@ def _moments(machine: Machine, state: State, chunk: MomentChunk) -> tuple[Moment
     return decode_moments(encoded, chunk, shard=state.id)
 
 
-def show_holds(url: str, name: str | None, out: Output, *, expire_dead: bool) -> None:
+def show_holds(url: str, name: str | None, out: Output, *, expire_dead: bool) -> bool:
+    """Who holds what, in one shard or in all; `True` if one of them can't be read."""
     with opened(url, name) as store:
-        names = store.shards() if name is None else [name]
-        held = []
-        for each in names:
-            machine = store.machine(each)
-            sight = sight_of(machine)
-            if expire_dead:
-                store.leases.bury(machine)
-                sight = sight_of(machine)
-            held.append(holds_document(sight, _pulses(store, sight.state), BEATS_PER_LEASE))
-        document: Document = {"store": store.url, "shards": held}
-    out.answer(document, *tables.holds_tables(held, raw=out.raw))
+        found = _look_at_all(store) if name is None else _Found([sight_of(store.machine(name))], [])
+        sights = found.sights
+        if expire_dead:
+            for sight in sights:
+                store.leases.bury(store.machine(sight.state.name))
+            sights = [sight_of(store.machine(sight.state.name)) for sight in sights]
+        held = [
+            holds_document(sight, _pulses(store, sight.state), BEATS_PER_LEASE) for sight in sights
+        ]
+        document: Document = {"store": store.url, "shards": held, "unreadable": found.unreadable}
+    answer = tables.holds_tables(held, raw=out.raw)
+    out.answer(document, *answer, *tables.unreadable_lines(found.unreadable, url))
+    return bool(found.unreadable)
 
 
 def _pulses(store: Store, state: State) -> dict[str, Pulse | None]:

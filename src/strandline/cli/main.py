@@ -80,7 +80,8 @@ def shards(store: Store, json: Json = False) -> None:
     """List all shards: rows, parts, frontiers, lag, who is there."""
     from strandline.cli.looking import list_shards
 
-    list_shards(store, Output(as_json=json))
+    if list_shards(store, Output(as_json=json)):
+        raise typer.Exit(FAILED)
 
 
 @app.command(rich_help_panel="Look")
@@ -153,7 +154,8 @@ def holds(
     """Show who holds what, and what keeps history from being merged."""
     from strandline.cli.looking import show_holds
 
-    show_holds(store, shard, Output(as_json=json, raw=raw), expire_dead=expire_dead)
+    if show_holds(store, shard, Output(as_json=json, raw=raw), expire_dead=expire_dead):
+        raise typer.Exit(FAILED)
 
 
 @app.command(rich_help_panel="Tend")

@@ -19,6 +19,10 @@ from strandline.cli.escape import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from rich.console import Console, ConsoleOptions
+
+_FOLD_MIN = 8
+"""A column that folds is never narrower: below that nobody can read it."""
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -31,6 +35,8 @@ class Column:
     style: str = ""
     fold: bool = False
     """Long text goes on in the next line instead of pushing its neighbours out."""
+    spare: int = 0
+    """On a narrow screen, columns with the highest number go first; 0 stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,23 @@ class Grid:
             )
             yield "  ".join(aligned).rstrip()
 
-    def __rich__(self) -> Table:
+    def fitted(self, width: int) -> Grid:
+        """Without the columns that can be spared, if there is no room for all of them."""
+        taken = [
+            max(cell_len(text) for text in (column.title, *(row[at].plain for row in self.rows)))
+            for at, column in enumerate(self.columns)
+        ]
+        spare = max(column.spare for column in self.columns)
+        if spare == 0 or sum(taken) + 2 * (len(taken) - 1) <= width:
+            return self
+        kept = [at for at, column in enumerate(self.columns) if column.spare != spare]
+        rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
+        return Grid(tuple(self.columns[at] for at in kept), rows, self.header).fitted(width)
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
+        yield self.fitted(options.max_width).rich_table()
+
+    def rich_table(self) -> Table:
         made = Table(
             box=None,
             pad_edge=False,
@@ -72,6 +94,7 @@ class Grid:
                 style=column.style,
                 no_wrap=not column.fold,
                 overflow="fold" if column.fold else "ellipsis",
+                min_width=_FOLD_MIN if column.fold else None,
             )
         for row in self.rows:
             made.add_row(*row)

@@ -28,25 +28,22 @@ if TYPE_CHECKING:
 
 
 def shards_table(shards: Sequence[Mapping[str, object]]) -> Grid:
+    """One line a shard; an attached one is `name @ timeline`."""
     columns = [
         Column("shard", style="cyan", fold=True),
         Column("rows", right=True),
-        Column("updates", right=True),
+        Column("updates", right=True, spare=2),
         Column("parts", right=True),
         Column("bytes", right=True),
         Column("since", right=True),
         Column("upper", right=True, style="bold"),
         Column("lag", right=True),
-        Column("readers", right=True),
-        Column("writers", right=True),
+        Column("readers", right=True, spare=1),
+        Column("writers", right=True, spare=1),
     ]
-    timelines = any(each["timeline"] for each in shards)
-    if timelines:
-        columns.append(Column("timeline"))
-    rows = []
-    for each in shards:
-        row = [
-            str(each["name"]),
+    rows = [
+        [
+            f"{each['name']} @ {each['timeline']}" if each["timeline"] else str(each["name"]),
             number(each["rows"]),
             number(each["updates"]),
             number(each["parts"]),
@@ -57,8 +54,32 @@ def shards_table(shards: Sequence[Mapping[str, object]]) -> Grid:
             number(each["readers"]),
             number(each["writers"]),
         ]
-        rows.append([*row, str(each["timeline"] or "")] if timelines else row)
+        for each in shards
+    ]
     return table(columns, rows)
+
+
+def shards_answer(
+    shards: Sequence[Mapping[str, object]], unreadable: Sequence[Mapping[str, object]], store: str
+) -> list[Shown]:
+    """The shards that can be read, then those that can't; a store may have neither."""
+    if not shards and not unreadable:
+        return [Text("no shards yet", style="dim")]
+    readable: list[Shown] = [shards_table(shards)] if shards else []
+    return [*readable, *unreadable_lines(unreadable, store)]
+
+
+def unreadable_lines(shards: Sequence[Mapping[str, object]], store: str) -> list[Text]:
+    """Shards of which nothing can be told, each with the reason; and what to try next."""
+    lines = [
+        Text.assemble(
+            ("unreadable", "bold red"),
+            f"  {visible(str(each['name']))}: {visible(str(each['reason']))}",
+        )
+        for each in shards
+    ]
+    step = Text(f"next: strandline fsck {visible(store)}", style="bold")
+    return [Text("\n").join([*lines, step])] if lines else []
 
 
 def history_table(entries: Iterable[Mapping[str, object]], *, digests: bool) -> Grid:
@@ -244,7 +265,7 @@ def _holders(shard: Mapping[str, object], *, raw: bool) -> Grid | None:
             since = "" if each.get("since") is None else str(each["since"])
             version = f"v{each['version']}" if role == "reader" else ""
             purpose = shown(str(each["purpose"]), raw=raw)
-            rows.append([role, str(each["id"])[:9], since, version, _process(each), purpose])
+            rows.append([role, str(each["id"])[:9], since, version, _whereabouts(each), purpose])
     columns = [
         Column("  what"),
         Column("who", style="cyan"),
@@ -256,7 +277,7 @@ def _holders(shard: Mapping[str, object], *, raw: bool) -> Grid | None:
     return table(columns, ([f"  {row[0]}", *row[1:]] for row in rows)) if rows else None
 
 
-def _process(holder: Mapping[str, object]) -> Text:
+def _whereabouts(holder: Mapping[str, object]) -> Text:
     """The process behind a lease; one that is not plainly alive stands out."""
     status = str(holder["status"])
     if status == "gone":
@@ -266,7 +287,8 @@ def _process(holder: Mapping[str, object]) -> Text:
     )
     if status != "alive":
         return Text(f"{where}, {status}", style="yellow")
-    return Text(f"{where}, {span(holder['age_seconds'])}")
+    age = holder["age_seconds"]
+    return Text(f"{where}, {span(age)}" if age else f"{where}, new")
 
 
 def _day(text: object) -> str:
