@@ -112,6 +112,9 @@ def test_garbage_says_who_keeps_it(state):
     swapped = toy.step(read, swap)
     garbage = holds_document(sight(swapped), {}, 4)["garbage"]
     assert garbage == {"objects": 1, "held": 1, "held_by": [toy.R1]}
+    moved = toy.step(swapped, c.Downgrade({toy.R1: (None, swapped.garbage[0].seqno)}))
+    garbage = holds_document(sight(moved), {}, 4)["garbage"]
+    assert garbage == {"objects": 1, "held": 0, "held_by": []}
     released = toy.step(swapped, c.Release(readers=(toy.R1,)))
     garbage = holds_document(sight(released), {}, 4)["garbage"]
     assert garbage == {"objects": 1, "held": 0, "held_by": []}

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import typer
-from typer.exceptions import TyperException
 
 from strandline.cli.advice import DONE, FAILED, INTERRUPTED, exit_code
 from strandline.cli.output import Output, SeenEnoughError, complain
@@ -45,6 +44,15 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@runtime_checkable
+class _CommandLineError(Protocol):
+    """What typer raises about a command line, whichever module it keeps the class in."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
 
 
 @dataclass(slots=True)
@@ -240,7 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _complain(error: Exception, *, debug: bool) -> int:
     if debug:
         sys.excepthook(type(error), error, error.__traceback__)
-    if isinstance(error, TyperException):
+    if isinstance(error, _CommandLineError):
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "strandline")
         message = error.format_message().strip().rstrip(".")
