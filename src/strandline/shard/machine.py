@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import (
     CancelledError,
     ConflictError,
+    CorruptionError,
     FencedError,
     LeaseLostError,
     MaybeAppliedError,
@@ -59,6 +60,8 @@ class _Pursuit:
     attempts: int = 0
     fresh: bool = False
     doubt: MaybeAppliedError | None = None
+    taken: SeqNo | None = None
+    """The version that somebody else had written already, by the last answer."""
 
 
 class Machine:
@@ -209,6 +212,7 @@ class Machine:
             return False
         if result is CasResult.MISMATCH:
             self.env.metrics.add("conflicts", self.name)
+            pursuit.taken = seqno
         return result is CasResult.COMMITTED
 
     def _again(self, pursuit: _Pursuit) -> None:
@@ -219,10 +223,21 @@ class Machine:
             if pursuit.doubt is not None:
                 raise pursuit.doubt from error
             raise
+        self._check_taken(pursuit)
         pursuit.fresh = True
         if pursuit.attempts > 0:
             self.env.tasks.sleep(_CONFLICT.delay(pursuit.attempts, self.env.random.uniform))
         pursuit.attempts += 1
+
+    def _check_taken(self, pursuit: _Pursuit) -> None:
+        """A version that is taken can be read; else we would try for ever, and so would all."""
+        taken, pursuit.taken = pursuit.taken, None
+        seen = self._seen
+        if taken is not None and (seen is None or seen.seqno < taken):
+            raise CorruptionError(
+                f"version {taken} of shard {self.name} can neither be written nor read: the "
+                "consensus store is damaged; run `strandline fsck`"
+            )
 
     def _give_up_late(self, pursuit: _Pursuit, error: StoreError) -> None:
         if self.env.clock.monotonic_ms() >= pursuit.deadline_ms:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CONSENSUS_FILE = "consensus.db"
 BLOB_FOLDER = "blobs"
+_PROVED_BYTES_MAX = 64 * 1024 * 1024
+"""A larger file is not read whole whenever a process opens it; `strandline fsck` does that."""
 
 
 class Kind(Enum):
@@ -79,7 +81,9 @@ def open_folder(path: str, *, create: bool) -> tuple[Blob, Consensus]:
                 "Strandline store: give an empty or a new folder"
             )
     blob = FilesBlob(folder / BLOB_FOLDER)
-    return blob, SqliteConsensus(folder / CONSENSUS_FILE)
+    consensus = SqliteConsensus(folder / CONSENSUS_FILE)
+    consensus.prove(size_max=_PROVED_BYTES_MAX)
+    return blob, consensus
 
 
 def open_consensus(url: str) -> Consensus:

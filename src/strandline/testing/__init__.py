@@ -11,6 +11,7 @@ picking            shell  chooses which ready task runs next
 scheduler          shell  runs tasks one at a time as greenlets, in simulation time
 seeds              shell  runs one scenario under many seeds
 simulation         shell  a whole history from one seed
+specimen           shell  a small store with every kind of object in it, to be damaged
 streams            shell  chance: named streams from one seed, swarm options
 task               shell  a simulated task, and the life of its process
 toy                pure   shards whose rows are small numbers, and what a reader would see
