@@ -13,7 +13,7 @@ from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
 from strandline.shard import ranges
 from strandline.shard.compaction import plan
-from strandline.shard.part import PLACE_MAX, Batch, Part
+from strandline.shard.part import PLACE_MAX, Batch, Inline, Part
 from strandline.shard.state import State
 from strandline.shard.units import BOTTOM, MIB, Policy, Unit, foldable
 
@@ -232,3 +232,30 @@ def test_whatever_is_appended_the_plan_ends_within_its_limits(sizes, lag, keyed,
             assert model.depth <= 8
     model.settle(full=True)
     assert model.biggest <= POLICY.unit_bytes
+
+
+def test_many_parts_of_one_row_each_are_merged_although_they_share_no_place():
+    parts = [part(f"p{n}", size=1000, t=(n, n), place=(n << 50, n << 50)) for n in range(1000)]
+    batches = tuple(Batch(n, n + 1, (each,)) for n, each in enumerate(parts))
+    state = State(name="s", id="s0", schema=KEYED, batches=batches, upper=Frontier(1000))
+    [unit] = [unit for unit in plan(state, {}, POLICY) if unit.reason == "merge"][:1]
+    assert len(unit.parts) >= 500
+
+
+def test_inline_rows_between_two_inputs_take_part():
+    inline = Inline(1, b"x", ZERO, 1, 1, 1)
+    batches = [Batch(n, n + 1, (part(f"p{n}", t=(n, n)),)) for n in range(12)]
+    batches[5] = Batch(5, 6, inline=inline)
+    state = State(name="s", id="s0", schema=KEYED, batches=tuple(batches), upper=Frontier(12))
+    for unit in plan(state, {}, POLICY):
+        homes = [int(each.key[1:]) for each in unit.parts]
+        assert (5 in unit.inline) == (min(homes) < 5 < max(homes))
+
+
+def test_what_a_timeline_has_not_committed_is_left_alone():
+    batches = tuple(Batch(n, n + 1, (part(f"p{n}", t=(n, n)),)) for n in range(40))
+    state = State(name="s", id="s0", schema=KEYED, batches=batches, timeline="shop")
+    units = plan(state, {}, POLICY, Frontier(20))
+    assert units
+    assert max(each.t_max for unit in units for each in unit.parts) < 20
+    assert plan(state, {}, POLICY, None) == []

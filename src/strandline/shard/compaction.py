@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _ROOM = 3
 """What a free run is worth; measured with 100 to 100,000 batches: 2 and 4 are worse."""
 _HALVINGS_MAX = 8
+_SMALL_BASES = 4
+"""So many base parts may share a range, left over from when there was more in it."""
 _UNITS = 8
 """So many units are planned at a time; then the state has changed anyway."""
 
@@ -167,7 +169,7 @@ class _Planner:
         stuck: set[int] = set()
         while len(self.units) < _UNITS:
             counted = [each for each in self.free() if self._counts(each)]
-            places = [(each.part.place_lo, each.part.place_hi) for each in counted]
+            places = [each.reach(self.policy.part_bytes) for each in counted]
             place, depth = ranges.deepest([*places, *self.ghosts])
             if depth <= self.policy.runs_max or place in stuck:
                 return
@@ -179,7 +181,7 @@ class _Planner:
         return self.keyed or (each.bulk < self.policy.part_bytes and each.part.level != FULL)
 
     def _merge_at(self, place: int, depth: int, counted: Sequence[Lying]) -> bool:
-        over = [e for e in counted if ranges.covers(e.part, place) and self._may_merge(e)]
+        over = [e for e in counted if self._covers(e, place) and self._may_merge(e)]
         prefix = self._prefix(sorted(over, key=lambda e: e.weight), depth)
         if len(prefix) < 2:
             return False
@@ -187,6 +189,10 @@ class _Planner:
         base = self._covers_bottom(chosen) if self.keyed else any(e.part.base for e in chosen)
         bulk = sum(each.bulk for each in chosen)
         return self.add("merge", chosen, base=base, halvings=self.halvings(bulk))
+
+    def _covers(self, each: Lying, place: int) -> bool:
+        first, last = each.reach(self.policy.part_bytes)
+        return first <= place <= last
 
     def _may_merge(self, each: Lying) -> bool:
         return not each.part.base or not self.keyed
@@ -263,7 +269,7 @@ class _Planner:
         due = sum(each.bulk * foldable(each.part, self.since) for each in on_top)
         rootless = rootless and not self.keyed and not below
         least = self.policy.part_bytes if rootless else self.policy.fold_min
-        crossing = self.keyed and _crossing(below)
+        crossing = self.keyed and (_crossing(below) or len(below) > _SMALL_BASES)
         if not crossing and (not on_top or due < max(least, self.policy.fold_ratio * bulk)):
             return
         lightest = sorted(on_top, key=lambda each: each.weight)

@@ -286,10 +286,17 @@ class _Objects:
     def check(self) -> Iterator[Finding | None]:
         """What is wrong; `None` after each part, so that progress can be told."""
         state = self._state
-        listed = self._env.patient(lambda: list(self._env.blob.list("")), shard=state.name)
-        self._sizes = {entry.key: entry.size for entry in listed}
-        self._report.objects = len(listed)
-        self._report.object_bytes = sum(self._sizes.values())
+        folders = {state.id}
+        if state.manifest is not None:  # It may be that of a shard of this name dropped before.
+            folders.add(state.manifest.key.partition("/")[0])
+        for folder in sorted(folders):
+            listed = self._env.patient(
+                lambda folder=folder: list(self._env.blob.list(f"{folder}/")),  # type: ignore[misc]
+                shard=state.name,
+            )
+            self._sizes.update((entry.key, entry.size) for entry in listed)
+        self._report.objects += len(self._sizes)
+        self._report.object_bytes += sum(self._sizes.values())
         for batch in state.batches:
             for part in batch.parts:
                 yield from self._part(part)

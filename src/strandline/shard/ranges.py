@@ -61,6 +61,17 @@ def borders(around: Range, halvings: int) -> list[int]:
     return [(first + n) << shift for n in range(1, 1 << halvings)]
 
 
+def places_in(around: Range) -> tuple[int, int]:
+    """The first and the last place of a range.
+
+    >>> places_in((1, 0)) == (0, 2**63 - 1)
+    True
+    """
+    depth, bits = around
+    shift = PLACE_BITS - depth
+    return bits << shift, ((bits + 1) << shift) - 1
+
+
 def span(parts: Iterable[Part]) -> tuple[int, int]:
     """The first and the last place of all parts; there is at least one."""
     places = [(part.place_lo, part.place_hi) for part in parts]
@@ -78,6 +89,16 @@ class Lying:
     @property
     def weight(self) -> int:
         return self.bulk << self.at[0]
+
+    def reach(self, small: int) -> tuple[int, int]:
+        """The places that it counts at: its own, or all of its range if its bulk is `small`.
+
+        A small part has gaps between its keys that mean nothing: a thousand parts of one row each
+        hardly share a place, and still are a thousand parts to read.
+        """
+        if self.bulk >= small:
+            return self.part.place_lo, self.part.place_hi
+        return places_in(self.at)
 
 
 def bulk_of(part: Part, row_bytes: int) -> int:
@@ -127,10 +148,6 @@ def deepest(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
     )
     at = int(np.argmax(covering))
     return int(starts[at]), int(covering[at])
-
-
-def covers(part: Part, place: int) -> bool:
-    return part.place_lo <= place <= part.place_hi
 
 
 def overlap(one: Part, other: Part) -> bool:

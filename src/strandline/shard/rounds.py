@@ -115,7 +115,8 @@ class Rounds:
         state = machine.state
         if not wish.full and self._is_at_rest(state, committed):
             return False
-        if not _has_chunks(state) and not self._wanted(state, committed, wish):
+        idle = not _has_chunks(state) and gather(state, self._policy) is None
+        if idle and not self._wanted(state, committed, wish):
             return False
         pin = self._leases.own_reader(machine).pin()
         try:

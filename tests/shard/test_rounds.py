@@ -1,0 +1,128 @@
+"""One round of upkeep: each step when it is due, and nothing when there is nothing to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import CancelledError, NotFoundError
+from strandline.shard import command as c
+from strandline.shard.cancel import Cancel
+from strandline.shard.rounds import Wish
+
+from .upkeep_lab import Table
+
+
+def test_a_shard_at_rest_costs_no_commit(lab):
+    table = Table(lab)
+    for n in range(5):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    before = table.state.seqno
+    for _ in range(5):
+        assert not table.rounds.run_once(table.machine)
+    assert table.state.seqno == before
+
+
+def test_since_follows_retention_by_count_and_by_the_stores_clock(lab):
+    table = Table(lab)
+    table.retain(count=3)
+    for n in range(10):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 7
+    table.retain(duration_ms=25)
+    table.append((11, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 8
+    table.check()
+
+
+def test_a_hold_keeps_since_back(lab):
+    table = Table(lab)
+    table.retain(count=1)
+    table.machine.demand(c.Hold("report", 0, 1))
+    for n in range(5):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 0
+    table.machine.demand(c.Unhold("report", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 4
+    table.check()
+
+
+def test_inline_rows_are_flushed_into_one_part(lab):
+    table = Table(lab, inline_flush_batches=4)
+    for n in range(4):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    [part] = table.parts()
+    assert (part.rows, part.t_min, part.t_max, part.level) == (4, 0, 3, 0)
+    assert all(batch.inline is None for batch in table.state.batches)
+    table.check()
+
+
+def test_old_moments_move_into_objects_and_go_with_since(lab):
+    table = Table(lab, moments_loose=6)
+    for n in range(9):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    [chunk] = table.state.moment_chunks
+    assert chunk.count == 4
+    assert lab.blob.get(chunk.key) is not None
+    table.retain(count=1)
+    table.rounds.run_once(table.machine)
+    table.rounds.run_once(table.machine)
+    assert table.state.moment_chunks == ()
+    assert lab.blob.get(chunk.key) is None
+    table.check()
+
+
+def test_a_manifest_is_written_when_it_is_due(lab):
+    table = Table(lab, manifest_every=5)
+    for n in range(9):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.manifest is not None
+    assert lab.blob.get(table.state.manifest.key) is not None
+
+
+def test_many_parts_are_listed_in_a_chunk(lab, monkeypatch):
+    from strandline.shard import rounds, units
+
+    small = units.Policy(direct_parts=8, runs_max=1000)
+    monkeypatch.setattr(rounds, "policy_of", lambda settings: small)
+    table = Table(lab, inline_max_bytes=0)
+    for n in range(12):
+        table.append((n, "x", 1))
+    assert table.rounds.run_once(table.machine)
+    [chunk] = [chunk for batch in table.state.batches for chunk in batch.chunks]
+    assert chunk.parts == 10
+    table.check()
+    table.retain(count=1)
+    table.rounds.compact(table.machine, Wish(full=True))
+    assert not any(batch.chunks for batch in table.state.batches)
+    table.check()
+
+
+def test_a_long_compaction_tells_how_far_it_is_and_can_be_cancelled(lab):
+    table = Table(lab, inline_max_bytes=0)
+    for n in range(12):
+        table.append((n, "x", 1))
+    told = []
+    cancel = Cancel(table.env.tasks.event())
+    cancel.cancel()
+    with pytest.raises(CancelledError):
+        table.rounds.compact(table.machine, Wish(full=True, cancel=cancel))
+    table.rounds.compact(
+        table.machine, Wish(full=True, report=lambda what, done, total: told.append((done, total)))
+    )
+    assert told[-1] == (12, 12)
+    table.check()
+
+
+def test_a_dropped_shard_can_not_be_compacted(lab):
+    table = Table(lab)
+    table.machine.demand(c.Drop())
+    with pytest.raises(NotFoundError, match="dropped"):
+        table.rounds.compact(table.machine, Wish())
