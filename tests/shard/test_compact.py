@@ -224,3 +224,29 @@ def test_a_large_unit_never_holds_all_its_rows(lab, key, monkeypatch):
     assert table.state.total == total
     assert sum(part.rows for part in table.parts()) == 600_000
     assert peak < whole / 4
+
+
+def test_outputs_are_taken_back_only_if_nothing_names_them(lab):
+    from strandline.shard.chunks import Chunks
+    from strandline.shard.compact import Work, _take_back
+    from strandline.shard.units import policy_of
+
+    table = Table(lab, inline_max_bytes=0, part_target_bytes=3000, unit_max_bytes=1 << 23)
+    table.retain(count=1)
+    table.append(*((k, f"{k * 7919:040x}", 1) for k in range(9000)))
+    table.rounds._advance(table.machine, None)
+    pin = table.leases.own_reader(table.machine).pin()
+    table.rounds._compact(table.machine, None, Wish(full=True))
+    state = table.state
+    assert state.garbage
+    assert any(batch.chunks for batch in state.batches)
+    writer = table.leases.writer(table.machine, purpose="test")
+    unnamed = f"{state.id}/{writer.id}/{'8' * 32}.parquet"
+    lab.blob.put(unnamed, b"x")
+    policy = policy_of(table.env.settings)
+    before = table.objects()
+    _take_back(Work(table.machine, writer, Chunks(table.env, "orders"), policy), sorted(before))
+    kept = {key for key in before if not key.endswith(".manifest")} - {unnamed}
+    assert kept <= table.objects()
+    assert unnamed not in table.objects()
+    pin.give_back()
