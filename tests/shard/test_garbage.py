@@ -81,6 +81,7 @@ def shards(draw):
 
 @given(shards())
 def test_r13_what_is_referred_to_is_never_deletable(case):
+    """R13."""
     state, objects, lists, roles = case
     gone = set(deletable(state).keys)
     gone |= {entry.key for entry in orphans(state, [BlobEntry(k, 1) for k in objects], lists)}
@@ -91,6 +92,7 @@ def test_r13_what_is_referred_to_is_never_deletable(case):
 
 @given(shards())
 def test_r14_garbage_waits_for_every_reader_of_an_older_version(case):
+    """R14."""
     state, objects, lists, _ = case
     swept = {entry.key for entry in orphans(state, [BlobEntry(k, 1) for k in objects], lists)}
     hold = min((reader.seqno for reader in state.readers.values()), default=25)
@@ -101,6 +103,7 @@ def test_r14_garbage_waits_for_every_reader_of_an_older_version(case):
 
 @given(shards())
 def test_r15_orphans_are_exactly_what_dead_writers_left(case):
+    """R15."""
     state, objects, lists, roles = case
     swept = {entry.key for entry in orphans(state, [BlobEntry(k, 1) for k in objects], lists)}
     left = {k for k, role in roles.items() if role == "nothing" and f"/{DEAD}/" in k}
@@ -109,6 +112,7 @@ def test_r15_orphans_are_exactly_what_dead_writers_left(case):
 
 @given(shards())
 def test_r16_a_manifest_is_an_orphan_only_if_it_can_never_count(case):
+    """R16."""
     state, objects, lists, _ = case
     swept = {entry.key for entry in orphans(state, [BlobEntry(k, 1) for k in objects], lists)}
     manifests = [k for k in objects if k.endswith(".manifest")]
@@ -120,6 +124,7 @@ def test_r16_a_manifest_is_an_orphan_only_if_it_can_never_count(case):
 
 @given(shards())
 def test_r17_records_go_only_before_the_newest_manifest(case):
+    """R17."""
     state = case[0]
     before = truncate_before(state)
     assert before == (None if state.manifest is None else SeqNo(state.manifest.seqno))
