@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from strandline.errors import NotFoundError, UsageError
 from strandline.model.ids import printable
 from strandline.store.files import FilesBlob
-from strandline.store.sqlite import SqliteConsensus
+from strandline.store.sqlite import NEW_FILE, SqliteConsensus
 
 if TYPE_CHECKING:
     from strandline.store.blob import Blob
@@ -74,7 +74,7 @@ def open_folder(path: str, *, create: bool) -> tuple[Blob, Consensus]:
     if not exists and folder.exists():
         if not folder.is_dir():
             raise UsageError(f"{printable(path, 200)} is a file, not a folder")
-        others = sorted(entry.name for entry in folder.iterdir() if entry.name != BLOB_FOLDER)
+        others = sorted(entry.name for entry in folder.iterdir() if not _is_ours(entry.name))
         if others:
             raise UsageError(
                 f"folder {printable(path, 200)} holds other things ({printable(others[0])}) and no "
@@ -84,6 +84,11 @@ def open_folder(path: str, *, create: bool) -> tuple[Blob, Consensus]:
     consensus = SqliteConsensus(folder / CONSENSUS_FILE)
     consensus.prove(size_max=_PROVED_BYTES_MAX)
     return blob, consensus
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a store that is being created, maybe by another process, may have such a name."""
+    return name == BLOB_FOLDER or name.startswith((CONSENSUS_FILE, NEW_FILE))
 
 
 def open_consensus(url: str) -> Consensus:

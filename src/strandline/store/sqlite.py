@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # "StLn"; both numbers also stand in `_CREATE`, which is plain text like every statement here.
 APPLICATION_ID = 0x53744C6E
 FORMAT = 1
+NEW_FILE = ".new-"
+"""How the names of files begin that are about to become a consensus file."""
 
 _Answer = TypeVar("_Answer")
 
@@ -280,7 +282,7 @@ class SqliteConsensus:
             raise self._failed(error) from error
 
     def _create(self) -> None:
-        fresh = self._path.with_name(f".new-{os.urandom(12).hex()}")
+        fresh = self._path.with_name(NEW_FILE + os.urandom(12).hex())
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(fresh, flags, 0o600)
         try:
