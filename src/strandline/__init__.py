@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from strandline.shard.command import UpperMismatch as UpperMismatch
     from strandline.shard.descriptor import PartDescriptor as PartDescriptor
     from strandline.shard.events import (
+        Failure as Failure,
         Progress as Progress,
         Updates as Updates,
     )
@@ -83,6 +84,7 @@ _HOMES = {
     "CorruptionError": "strandline.errors",
     "FencedError": "strandline.errors",
     "fetch_part": "strandline.shard.fetch",
+    "Failure": "strandline.shard.events",
     "Frontier": "strandline.model.frontier",
     "HandleClosedError": "strandline.errors",
     "InvariantError": "strandline.errors",

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from strandline.shard.part import Batch
     from strandline.shard.state import State
 
-_CONTENTION = Backoff(first_ms=1, factor=1.5, cap_ms=200)
+# Constant, not growing: whoever has lost most would otherwise wait longest, and starve.
+_CONTENTION = Backoff(first_ms=1, factor=1.0, cap_ms=1, spread=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class Writer:
                 if isinstance(outcome, Appended):
                     return outcome
                 env.tasks.sleep(next(pauses_ms))
+                # The upper has moved during the pause, if others are busy; an old one would lose.
+                self._machine.refresh()
                 lower = self._next_time()
                 checked = restamped(checked, lower)
 
