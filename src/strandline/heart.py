@@ -23,7 +23,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from strandline.shard.pulse import slot_of
-from strandline.shard.pulses import Beat, beat_once, beat_until, begin_pulse, stop_pulse
+from strandline.shard.pulses import (
+    Beat,
+    beat_once,
+    beat_until,
+    begin_pulse,
+    first_beat_ms,
+    stop_pulse,
+)
 from strandline.store.locate import open_consensus
 
 if TYPE_CHECKING:
@@ -47,7 +54,7 @@ class OutsideHeart:
         pulse = begin_pulse(consensus, random, lease_ms=lease_ms, owner=owner)
         self.pulse_id = pulse.id
         self.lease_ms = lease_ms
-        self._helper = self._start()
+        self._helper = self._start(first_beat_ms(random, lease_ms=lease_ms))
 
     @property
     def lost(self) -> bool:
@@ -70,7 +77,7 @@ class OutsideHeart:
                 self._lost = beat_once(self._consensus, slot, incarnation) is Beat.LOST
             if not self._lost:
                 _close_pipes(self._helper)
-                self._helper = self._start()
+                self._helper = self._start(0)
 
     def stop(self) -> None:
         if self._stopped or os.getpid() != self._pid:
@@ -87,8 +94,14 @@ class OutsideHeart:
         slot, incarnation = slot_of(self.pulse_id)
         stop_pulse(self._consensus, slot, incarnation)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        order = {"url": self._url, "pulse": self.pulse_id, "lease_ms": self.lease_ms}
+    def _start(self, first_ms: int) -> subprocess.Popen[bytes]:
+        order = {
+            "url": self._url,
+            "pulse": self.pulse_id,
+            "lease_ms": self.lease_ms,
+            "first_ms": first_ms,
+            "parent": self._pid,
+        }
         helper = subprocess.Popen(
             [sys.executable, "-m", "strandline.heart"],
             stdin=subprocess.PIPE,
@@ -119,7 +132,6 @@ def main() -> int:
     """The helper: beat until the parent is gone, then end its pulse."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    parent = os.getppid()
     order = json.loads(sys.stdin.buffer.readline())
     consensus = open_consensus(order["url"])
     slot, incarnation = slot_of(order["pulse"])
@@ -127,7 +139,8 @@ def main() -> int:
     gone = False
 
     def parent_gone() -> bool:
-        return gone or os.getppid() != parent
+        # Told, not asked for: a parent that died at once is not our parent any more.
+        return gone or os.getppid() != order["parent"]
 
     def pause(duration_ms: int) -> None:
         """Wait, in steps of a second, so that a parent whose pipe lives on in a fork is seen."""
@@ -144,6 +157,7 @@ def main() -> int:
         pause,
         lambda: beat_once(consensus, slot, incarnation),
         lease_ms=order["lease_ms"],
+        first_ms=order["first_ms"],
     )
     if not alive:
         sys.stdout.write("lost\n")

@@ -36,16 +36,26 @@ class Beat(Enum):
 
 
 def begin_pulse(consensus: Consensus, random: Random, *, lease_ms: int, owner: str) -> p.Pulse:
-    """Take a slot whose pulse ended, or a new one; so there are no more slots than processes."""
+    """Take a slot whose pulse ended, or a new one; so there are no more slots than processes.
+
+    Many may begin at once (S52): nobody looks twice at a slot that is taken, and whoever lost a
+    new one tries the next among ever more of them.
+    """
+    taken: set[int] = set()
+    new_slots = 1
     while True:
         slots = sorted(int(key.removeprefix(p.KEY_PREFIX)) for key in consensus.keys(p.KEY_PREFIX))
-        first = int(random.uniform(0, len(slots))) if slots else 0
-        free = len(slots) if slots == list(range(len(slots))) else max(slots) + 1
-        for slot in (*slots[first:], *slots[:first], free):
+        first = int(random.uniform(0, len(slots)))
+        new = max(slots, default=-1) + 1 + int(random.uniform(0, new_slots - 1))
+        for slot in (*slots[first:], *slots[:first], new):
+            if slot in taken:
+                continue
             seqno, current = _read(consensus, slot)
             pulse = p.begin(slot, current, lease_ms=lease_ms, owner=owner)
             if pulse is not None and _write(consensus, pulse, seqno):
                 return pulse
+            taken.add(slot)
+        new_slots *= 2
 
 
 def beat_once(consensus: Consensus, slot: int, incarnation: int) -> Beat:
@@ -83,15 +93,19 @@ def beat_until(
     beat: Callable[[], Beat],
     *,
     lease_ms: int,
+    first_ms: int | None = None,
 ) -> bool:
     """Beat four times per lease until told to stop; `False` if the pulse was lost.
 
     An unanswered beat is repeated sooner than the next one is due. The helper process and the
-    simulator's task run this same loop.
+    simulator's task run this same loop. The first beat is due after `first_ms`, by default when
+    it has to be; see `first_beat_ms`.
     """
     tick_ms = max(1, lease_ms // BEATS_PER_LEASE)
+    pause_ms = tick_ms if first_ms is None else first_ms
     while not stop():
-        pause(tick_ms)
+        pause(pause_ms)
+        pause_ms = tick_ms
         if stop():
             return True
         outcome = beat()
@@ -101,6 +115,11 @@ def beat_until(
         if outcome is Beat.LOST:
             return False
     return True
+
+
+def first_beat_ms(random: Random, *, lease_ms: int) -> int:
+    """When to beat first, so that processes that began at once do not beat at once (S52)."""
+    return int(random.uniform(0, lease_ms // BEATS_PER_LEASE))
 
 
 @dataclass(slots=True)
@@ -181,6 +200,7 @@ class TaskHeart:
         self.lost = False
         self._consensus = consensus
         self._pulse = pulse
+        self._first_ms = first_beat_ms(random, lease_ms=lease_ms)
         self._stop = tasks.event()
         self._on_beat: Callable[[], None] | None = None
         self._task = tasks.start(f"heart {pulse.id}", self._run)
@@ -203,6 +223,7 @@ class TaskHeart:
             lambda ms: void(self._stop.wait(ms)),
             self._beat,
             lease_ms=self.lease_ms,
+            first_ms=self._first_ms,
         )
         self.lost = not alive
 
