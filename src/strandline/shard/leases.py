@@ -173,7 +173,7 @@ class ReadLease:
     def __del__(self) -> None:
         # Forgotten rather than closed: the background task gives it back at its next tick.
         if not self.closed:
-            self._leases.forgotten.append(self.id)
+            self._leases.forgotten.append((self.machine, c.Release(readers=(self.id,))))
 
 
 class WriteLease:
@@ -200,6 +200,10 @@ class WriteLease:
             self.closed = True
             self._leases.release_writer(self)
 
+    def __del__(self) -> None:
+        if not self.closed:
+            self._leases.forgotten.append((self.machine, c.Release(writers=(self.id,))))
+
 
 class Leases:
     """The leases of one process on one store."""
@@ -207,7 +211,8 @@ class Leases:
     def __init__(self, env: Env, new_heart: Callable[[int], Heart]) -> None:
         self.env = env
         self.changed = env.tasks.condition()
-        self.forgotten: list[str] = []
+        self.forgotten: list[tuple[Machine, c.Release]] = []
+        """What nobody will give back any more; `list.append` needs no lock."""
         self.undertaker = Undertaker(env.consensus, env.clock)
         self._new_heart = new_heart
         self._hearts: dict[int, Heart] = {}
@@ -277,11 +282,11 @@ class Leases:
     def release(self, lease: ReadLease) -> None:
         with self.changed:
             self._readers.pop(lease.id, None)
-        lease.machine.commit(c.Release(readers=(lease.id,)))
+        self._give_back(lease.machine, c.Release(readers=(lease.id,)))
         self.env.metrics.set("readers", len(self._readers))
 
     def release_writer(self, lease: WriteLease) -> None:
-        lease.machine.commit(c.Release(writers=(lease.id,)))
+        self._give_back(lease.machine, c.Release(writers=(lease.id,)))
 
     def sync(self, machine: Machine) -> None:
         """Commit what the readers of one shard could let go of; callers join each other."""
@@ -317,9 +322,10 @@ class Leases:
             readers = list(self._readers.items())
             self._readers.clear()
         for reader_id, (machine, _) in readers:
-            machine.commit(c.Release(readers=(reader_id,)))
+            self._try_to_give_back(machine, c.Release(readers=(reader_id,)))
         for lease in self._own.values():
             lease.closed = True
+        # What could not be given back ends with its pulse.
         for heart in self._hearts.values():
             heart.stop()
 
@@ -392,9 +398,23 @@ class Leases:
                 self.env.metrics.add("retries", name)
 
     def _drop_forgotten(self) -> None:
-        while self.forgotten:
-            reader_id = self.forgotten.pop()
+        """What can't be given back now is forgotten again, and tried at the next tick."""
+        forgotten, self.forgotten = self.forgotten, []
+        for machine, release in forgotten:
             with self.changed:
-                entry = self._readers.pop(reader_id, None)
-            if entry is not None:
-                entry[0].commit(c.Release(readers=(reader_id,)))
+                for reader_id in release.readers:
+                    self._readers.pop(reader_id, None)
+            self._try_to_give_back(machine, release)
+
+    def _try_to_give_back(self, machine: Machine, release: c.Release) -> None:
+        try:
+            self._give_back(machine, release)
+        except StrandlineError:
+            self.env.metrics.add("retries", machine.name)
+
+    def _give_back(self, machine: Machine, release: c.Release) -> None:
+        try:
+            machine.commit(release)
+        except StrandlineError:
+            self.forgotten.append((machine, release))
+            raise
