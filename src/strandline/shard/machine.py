@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from strandline.shard.state import State
 
 _CONFLICT = Backoff(first_ms=1, factor=1.6, cap_ms=100)
+_QUIET_LOOKS = 16
+"""After so many looks that showed nothing new, a commit is tried without one again."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Machine:
         self._changed = env.tasks.condition()
         self._turn = env.tasks.condition()
         self._taken = False
+        self._looks = 0
+        """How many of the next commits look first, because others commit here as well."""
 
     @property
     def state(self) -> State:
@@ -96,6 +100,8 @@ class Machine:
         pursuit = _Pursuit(now + self.env.settings.commit_deadline_ms)
         took = self._take_turn()
         try:
+            if self._looks:
+                self._look_first()
             while True:
                 done = self._attempt(command, pursuit)
                 if done is not None:
@@ -178,6 +184,11 @@ class Machine:
         self._again(pursuit)
         return None
 
+    def _look_first(self) -> None:
+        """Where others commit too, trying on a version that is not the newest costs more (S46)."""
+        seen = self._seen
+        self._looks = self._looks - 1 if self._load() is seen else _QUIET_LOOKS
+
     def _settle(
         self, before: State | None, command: c.Command, outcome: c.Outcome, pursuit: _Pursuit
     ) -> tuple[c.Outcome, State] | None:
@@ -212,6 +223,7 @@ class Machine:
             return False
         if result is CasResult.MISMATCH:
             self.env.metrics.add("conflicts", self.name)
+            self._looks = _QUIET_LOOKS
             pursuit.taken = seqno
         return result is CasResult.COMMITTED
 
