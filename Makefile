@@ -45,7 +45,7 @@ simulate: setup  ## replay one simulated history with its trace: make simulate S
 	@$(BIN)/python -m pytest -m simulation -s $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 chaos: setup  ## kill -9 of real processes under load: make chaos CYCLES=200
-	@$(BIN)/python -m pytest -m chaos -s --cycles $(CYCLES) --timeout 7200 $(ARGS)
+	@$(BIN)/python benchmarks/chaos.py --cycles $(CYCLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(VENV)/.ready-bench  ## the benchmarks, all or one: make bench NAME=commits
 	@for name in $(NAME); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS); done
