@@ -176,7 +176,7 @@ def decode_chunk(listing: bytes, chunk: Chunk, *, shard: str) -> PartTable:
     try:
         columns = _read_ipc(body).select(_COLUMNS.names).cast(_COLUMNS)
         columns.validate(full=True)
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError) as error:
         raise CorruptionError(f"{what} is damaged: {error}") from error
     if columns.num_rows != chunk.parts or any(c.null_count for c in columns.columns):
         raise CorruptionError(f"{what} is damaged: {columns.num_rows} parts, not {chunk.parts}")
@@ -192,7 +192,7 @@ def add_stats(table: PartTable, stats: bytes | None, chunk: Chunk, *, shard: str
         _, body = unseal(stats, kind="stats", owner=shard, at=chunk.stats_key, what=what)
         columns = _read_ipc(body)
         columns.validate(full=True)
-    except (CorruptionError, pa.ArrowException, OSError, ValueError):
+    except (CorruptionError, pa.ArrowException, OSError, EOFError, ValueError):
         return table
     if columns.num_rows != len(table) or "rows" not in columns.column_names:
         return table

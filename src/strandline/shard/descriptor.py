@@ -19,7 +19,7 @@ import pyarrow as pa
 from strandline.errors import CorruptionError
 from strandline.model.ids import valid_id, valid_name
 from strandline.shard.change import pack_schema, unpack_schema
-from strandline.shard.envelope import seal, unseal
+from strandline.shard.envelope import decoded, seal, unseal
 from strandline.shard.filters import Condition, Filter
 from strandline.shard.part import Inline, Part
 
@@ -115,10 +115,10 @@ def decode_descriptor(encoded: bytes) -> PartDescriptor:
     """What `encode_descriptor` gave, or `CorruptionError`."""
     what = "a part's descriptor"
     shard_id, body = unseal(encoded, kind=_KIND, owner=None, at="", what=what)
+    wire = decoded(_decoder, body, what)
     try:
-        wire = _decoder.decode(body)
         conditions = _filter_from_wire(wire.filter)
-    except (msgspec.MsgspecError, pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError) as error:
         raise CorruptionError(f"{what} is damaged: {error}") from error
     piece = wire.part if wire.part is not None else wire.inline
     if piece is None:

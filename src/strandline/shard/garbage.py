@@ -109,8 +109,10 @@ def listed_parts(key: str, listing: bytes) -> list[str]:
     what = f"part list {key}"
     _, body = unseal(listing, kind="parts", owner=None, at=key, what=what)
     try:
-        found: list[str] = pa.ipc.open_stream(pa.py_buffer(body)).read_all()["key"].to_pylist()
-    except (pa.ArrowException, OSError, KeyError) as error:
+        listed = pa.ipc.open_stream(pa.py_buffer(body)).read_all().column("key")
+        listed.validate(full=True)
+        found: list[str] = listed.cast(pa.string()).to_pylist()
+    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError) as error:
         raise CorruptionError(f"{what} is damaged: {error}") from error
     return found
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _ALIGN = 8
 _decoder = msgspec.msgpack.Decoder(list[tuple[int, str]])
+_DAMAGE = (pa.ArrowException, OSError, EOFError, ValueError, KeyError, msgspec.MsgspecError)
 
 
 def encode_inline(checked: Checked) -> Inline:
@@ -51,7 +52,7 @@ def decode_inline(
     """The updates as rows of today's schema."""
     try:
         table, written = _decoded(inline.payload, schema)
-    except (pa.ArrowException, OSError, ValueError, KeyError, msgspec.MsgspecError) as error:
+    except _DAMAGE as error:
         raise CorruptionError(f"shard {shard}: inline rows are damaged: {error}") from error
     if table.num_rows != inline.rows:
         raise CorruptionError(
@@ -78,7 +79,7 @@ def _decoded(payload: bytes, schema: Schema) -> tuple[pa.Table, tuple[Field, ...
     layout = pa.schema([*((field.name, field.type) for field in written), *own])
     start = -(-(2 + length) // _ALIGN) * _ALIGN
     batch = pa.ipc.read_record_batch(pa.py_buffer(payload)[start:], layout)
-    batch.validate()
+    batch.validate(full=True)  # Offsets that lie lead out of the buffer.
     return pa.Table.from_batches([batch]), written
 
 

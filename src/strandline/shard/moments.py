@@ -8,7 +8,7 @@ import msgspec
 
 from strandline.errors import CorruptionError, invariant
 from strandline.model.digest import Digest
-from strandline.shard.envelope import checksum, seal, unseal
+from strandline.shard.envelope import checksum, decoded, seal, unseal
 from strandline.shard.state import Moment, MomentChunk
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def decode_moments(encoded: bytes, chunk: MomentChunk, *, shard: str) -> tuple[M
     if len(encoded) != chunk.size or checksum(encoded) != chunk.checksum:
         raise CorruptionError(f"{what} is damaged: its size or checksum does not match")
     _, body = unseal(encoded, kind="times", owner=shard, at=chunk.key, what=what)
-    try:
-        moments = _decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"{what} is damaged: {error}") from error
+    moments = decoded(_decoder, body, what)
     if len(moments) != chunk.count:
         raise CorruptionError(f"{what} is damaged: {len(moments)} times, not {chunk.count}")
     return moments

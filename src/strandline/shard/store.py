@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from strandline.errors import CorruptionError, HandleClosedError, NotFoundError
+from strandline.errors import HandleClosedError, NotFoundError
 from strandline.model.ids import SeqNo, valid_name
 from strandline.model.schema import Schema
 from strandline.shard import command as c
 from strandline.shard.cancel import Cancel
-from strandline.shard.envelope import seal, unseal
+from strandline.shard.envelope import decoded, seal, unseal
 from strandline.shard.leases import Leases
 from strandline.shard.machine import Machine
 from strandline.shard.ownership import TimelineOwner
@@ -182,10 +182,7 @@ def _mark(env: Env) -> StoreMark:
         if head is not None:
             what = "the store's mark"
             _, wire = unseal(head.data, kind="store", owner=None, at=_STORE_KEY, what=what)
-            try:
-                return msgspec.msgpack.decode(wire, type=StoreMark)
-            except msgspec.MsgspecError as error:
-                raise CorruptionError(f"{what} is damaged: {error}") from error
+            return decoded(msgspec.msgpack.Decoder(StoreMark), wire, what)
         store_id = f"l{env.random.token()}"
         mark = StoreMark(store_id, env.patient(env.consensus.now_ms))
         sealed = seal("store", store_id, _STORE_KEY, msgspec.msgpack.encode(mark))

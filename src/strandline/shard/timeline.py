@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from strandline.errors import ConflictError, CorruptionError, FencedError, MaybeAppliedError
+from strandline.errors import ConflictError, FencedError, MaybeAppliedError
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo, valid_name
 from strandline.shard import command as c
-from strandline.shard.envelope import seal, unseal
+from strandline.shard.envelope import decoded, seal, unseal
 from strandline.shard.machine import raise_refusal
 from strandline.store.consensus import CasResult, Versioned
 
@@ -187,10 +187,7 @@ class PlainTimeline:
         _, body = unseal(
             version.data, kind=kind.__name__, owner=key, at=str(version.seqno), what=what
         )
-        try:
-            return msgspec.msgpack.decode(body, type=kind)
-        except msgspec.MsgspecError as error:
-            raise CorruptionError(f"{what} is damaged: {error}") from error
+        return decoded(msgspec.msgpack.Decoder(kind), body, what)
 
     def _write(self, key: str, after: SeqNo | None, record: Tick | Members) -> bool:
         """Compare-and-set; with no answer, what is there now decides."""
