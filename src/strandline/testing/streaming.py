@@ -1,0 +1,183 @@
+"""Roles that follow a shard: subscribers that lag, stop and start again, alone or with workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.errors import CorruptionError, StalledError, StoreError, StrandlineError
+from strandline.shard.events import Progress, Updates
+from strandline.shard.fetch import fetch_part
+from strandline.testing.checkers import HistoryError
+from strandline.testing.history import CLOSED
+from strandline.testing.observer import number, update_list
+from strandline.testing.roles import opened, repeat
+from strandline.testing.workload import Client
+
+if TYPE_CHECKING:
+    from strandline.shard.subscribe import Subscription, Worker
+    from strandline.testing.history import Stream
+    from strandline.testing.roles import Role
+    from strandline.testing.world import Process
+
+_POLL_MS = 500
+
+
+def subscriber(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
+    """Subscribes at all sorts of times, consumes at its own pace, and leaves when it likes."""
+
+    def run(process: Process) -> None:
+        client = Client(process)
+        shard = opened(process, name, key)
+
+        def step() -> None:
+            upper, since = client.look(shard, "upper"), client.look(shard, "since")
+            if not upper or upper == CLOSED:
+                return
+            as_of = process.random.randrange(min(since, upper - 1), upper)
+            snapshot = process.random.random() < 0.6
+            until = as_of + process.random.randrange(8) if process.random.random() < 0.4 else None
+            last = not process.running()
+            if last:
+                until = upper
+            with shard.subscribe(as_of, until=until, snapshot=snapshot) as subscription:
+                stream = client.stream(shard, as_of, snapshot=snapshot, until=until)
+                _follow(client, subscription, stream, to_the_end=last)
+
+        repeat(process, step, pause_ms=pause_ms)
+
+    return run
+
+
+def _follow(
+    client: Client, subscription: Subscription, stream: Stream, *, to_the_end: bool
+) -> None:
+    process = client.process
+    left = process.random.randrange(1, 30)
+    while left or to_the_end:
+        left = max(0, left - 1)
+        event = subscription.poll(_POLL_MS)
+        if isinstance(event, Updates):
+            stream.told.append(update_list(event.rows))
+        elif isinstance(event, Progress):
+            stream.told.append(number(event.frontier.time))
+        elif subscription.frontier.is_closed:
+            _check_closed(stream)
+            return
+        if process.random.random() < 0.1:
+            process.sleep(2_000)
+    client.world.sim.sometimes("left a subscription")
+
+
+def _check_closed(stream: Stream) -> None:
+    frontiers = [item for item in stream.told if isinstance(item, int)]
+    if not frontiers or frontiers[-1] != CLOSED:
+        raise HistoryError(f"{stream.by} was not told that {stream.shard} is over: {frontiers}")
+
+
+def witness(name: str) -> Role:
+    """Subscribes to a shard of which an object is missing: it must be told, and get no further."""
+
+    def run(process: Process) -> None:
+        client = Client(process)
+        shard = opened(process, name)
+
+        def step() -> None:
+            upper = client.look(shard, "upper")
+            if not upper:
+                return
+            with shard.subscribe(0, until=upper, snapshot=False) as subscription:
+                stream = client.stream(shard, 0, snapshot=False, until=upper)
+                try:
+                    _follow(client, subscription, stream, to_the_end=True)
+                except CorruptionError:
+                    process.world.sim.sometimes("told of a missing object")
+                    _stays_frozen(client, subscription)
+
+        repeat(process, step, pause_ms=300)
+
+    return run
+
+
+def _stays_frozen(client: Client, subscription: Subscription) -> None:
+    frontier = subscription.frontier
+    for _ in range(3):
+        client.process.sleep(500)
+        try:
+            event = subscription.poll(_POLL_MS)
+        except StalledError:
+            event = None
+        if event is not None or subscription.frontier != frontier:
+            raise HistoryError(f"{subscription} went on after an error, from {frontier}")
+
+
+def crew(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
+    """A subscription whose parts two workers fetch by themselves, and which stop one by one."""
+
+    def run(process: Process) -> None:
+        client = Client(process)
+        shard = opened(process, name, key)
+
+        def step() -> None:
+            upper, since = client.look(shard, "upper"), client.look(shard, "since")
+            if not upper or upper == CLOSED:
+                return
+            as_of = process.random.randrange(min(since, upper - 1), upper)
+            last = not process.running()
+            until = upper if last else upper + 5
+            with shard.subscribe(as_of, until=until, workers=2) as subscription:
+                stream = client.stream(shard, subscription.as_of, snapshot=True, until=until)
+                _work_together(client, subscription, stream, to_the_end=last)
+
+        repeat(process, step, pause_ms=pause_ms)
+
+    return run
+
+
+def _work_together(
+    client: Client, subscription: Subscription, stream: Stream, *, to_the_end: bool
+) -> None:
+    """Two tasks fetch. The one that presses first must not end what the other still owes."""
+    process = client.process
+    errors: list[Exception] = []
+    workers = [subscription.worker(each) for each in range(2)]
+    tasks = [
+        process.node.tasks.start(
+            f"worker {worker.number}",
+            lambda worker=worker: _fetch(client, worker, stream, errors),  # type: ignore[misc]
+        )
+        for worker in workers
+    ]
+    left = 20
+    while (left or to_the_end) and not errors:
+        left = max(0, left - 1)
+        event = subscription.poll(_POLL_MS)
+        if isinstance(event, Progress):
+            stream.told.append(number(event.frontier.time))
+        elif subscription.frontier.is_closed:
+            break
+    for each, task in enumerate(tasks):
+        frontier = subscription.frontier
+        subscription.press(each)
+        if each == 0 and subscription.frontier != frontier:
+            raise HistoryError(f"{frontier} became {subscription.frontier} when one pressed")
+        task.join()
+    if errors:
+        raise errors[0]
+
+
+def _fetch(client: Client, worker: Worker, stream: Stream, errors: list[Exception]) -> None:
+    """Fetch until this worker was pressed, or there is nothing more."""
+    for part in worker:
+        client.process.sleep(100)
+        rows = None
+        while rows is None:
+            try:
+                rows = fetch_part(client.process.blob, part)
+            except StoreError:
+                client.process.sleep(50)
+            except StrandlineError as error:
+                worker.failed(part, error)
+                errors.append(error)
+                return
+        stream.told.append(update_list(rows))
+        worker.arrived(part)

@@ -1,0 +1,26 @@
+"""Simulated histories catch mutants of this bank; `make bench NAME=simulator` tries them all."""
+
+import pytest
+
+from strandline.testing.bank_appends import BANK
+from strandline.testing.cases import CASES
+from strandline.testing.mutants import catch
+
+SLICE = [
+    "token_is_forgotten",
+    "doubt_is_taken_for_failure",
+    "nothing_is_withdrawn",
+    "epoch_is_not_checked",
+]
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", SLICE)
+def test_a_mutant_is_caught_within_300_seeds(name):
+    (mutant,) = [each for each in BANK if each.name == name]
+    assert catch(mutant, range(1, 301)) is not None
+
+
+def test_every_mutant_says_what_it_breaks_and_where_that_shows():
+    assert len({mutant.name for mutant in BANK}) == len(BANK)
+    assert all(mutant.breaks and mutant.case in CASES for mutant in BANK)
