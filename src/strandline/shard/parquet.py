@@ -117,6 +117,9 @@ def decode_part(
     try:
         file = pq.ParquetFile(pa.BufferReader(encoded))
         written = check_footer(file, part, owner)
+        if not {field.id for field in written} <= set(schema.ids):
+            # Schemas only grow; what is not in this one would be read as nulls.
+            raise corrupt(part, owner, "it has columns that the shard never had")
         wanted = stored_names(written, schema, columns, base=part.base)
         table = file.read(columns=wanted, use_threads=True)
         if table.num_rows != part.rows:
