@@ -7,7 +7,7 @@ from strandline.testing.remains import check_remains
 from strandline.testing.roles import opened
 from strandline.testing.simulation import Simulation
 from strandline.testing.workload import Client
-from strandline.testing.world import Process, World
+from strandline.testing.world import Host, World
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_an_orphan_is_named(world):
 
 def test_a_lease_that_nobody_gave_back_is_named(world):
     node = world.sim.node("forgetful")
-    process = Process(world, "forgetful", node)
+    process = Host(world, "forgetful", node)
 
     def role():
         process.open()

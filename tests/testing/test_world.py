@@ -46,7 +46,7 @@ def test_faults_happen_and_end(option):
         world.run(faults_ms=5_000)
         assert world.healed
         assert world.all_done()
-        assert [process for process in world.processes() if process.plan.rates] == []
+        assert [process for process in world.hosts() if process.plan.rates] == []
 
 
 def test_a_process_that_does_not_end_in_peace_is_named():

@@ -121,7 +121,7 @@ if TYPE_CHECKING:
         SimulatedCrash as SimulatedCrash,
     )
     from strandline.testing.world import (
-        Process as Process,
+        Host as Host,
         World as World,
     )
 
@@ -153,7 +153,7 @@ _HOMES = {
     "NoFaults": "strandline.testing.faults",
     "Options": "strandline.testing.streams",
     "planted": "strandline.testing.mutants",
-    "Process": "strandline.testing.world",
+    "Host": "strandline.testing.world",
     "Read": "strandline.testing.history",
     "Result": "strandline.testing.history",
     "rows": "strandline.testing.tables",

@@ -58,7 +58,7 @@ def merged_times_are_served(planting: Planting) -> None:
 
 
 @mutant("a time is settled before it is read (S38)", "reads", BANK)
-def reads_do_not_wait(planting: Planting) -> None:
+def reads_never_wait(planting: Planting) -> None:
     def pinned(lease: ReadLease) -> view.View:
         found = view.pinned_view(lease)
         return replace(found, upper=Frontier.closed())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline.testing.simulation import Simulation
-    from strandline.testing.world import Process
+    from strandline.testing.world import Host
 
 _LATEST_MS = 6_000
 """By then every call that was late has landed."""
@@ -59,7 +59,7 @@ class Case:
             error.add_note(f"case {self.name}, {world.options}")
             raise
 
-    def _clean(self, process: Process) -> None:
+    def _clean(self, process: Host) -> None:
         """Bury the dead, collect their garbage, sweep their orphans."""
         world = process.world
         if self.timeline:
@@ -78,7 +78,7 @@ class Case:
             process.store.upkeep.collector.sweep(machine, delete=True)
 
 
-def _tidy(process: Process, name: str) -> bool:
+def _tidy(process: Host, name: str) -> bool:
     try:
         return process.store.upkeep.run_once(process.store.machine(name))
     except ConflictError:
@@ -155,7 +155,7 @@ def _clocks(world: World) -> None:
     """Nobody who renews may lose a lease, whatever the clocks show."""
 
     def strictly(role: roles.Role) -> roles.Role:
-        def run(process: Process) -> None:
+        def run(process: Host) -> None:
             role(process)
             if world.sim.seen[LeaseLostError.__name__]:
                 raise HistoryError("a living process that could renew has lost its lease")

@@ -24,12 +24,12 @@ class SimulatedTasks:
         self._life = life
 
     def start(self, name: str, run: Callable[[], None]) -> Task:
-        self._scheduler.check_process(self._life, "tasks")
+        self._scheduler.check_owner(self._life, "tasks")
         return self._scheduler.start(self._life, name, run)
 
     def sleep(self, duration_ms: float) -> None:
         self._scheduler.must_be_task("sleep")
-        self._scheduler.check_process(self._life, "tasks")
+        self._scheduler.check_owner(self._life, "tasks")
         self._scheduler.pause("sleep", duration_ms)
 
     def event(self) -> Event:

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from strandline.shard.ownership import TimelineOwner
     from strandline.shard.shard import Shard
     from strandline.shard.write import Writer
-    from strandline.testing.world import Process
+    from strandline.testing.world import Host
 
-Role = Callable[["Process"], None]
+Role = Callable[["Host"], None]
 
 TOLERATED = (StoreError, LeaseLostError, SinceError, SchemaError)
 _LAST_TRIES = 20
 
 
-def repeat(process: Process, step: Callable[[], None], *, pause_ms: float = 100.0) -> None:
+def repeat(process: Host, step: Callable[[], None], *, pause_ms: float = 100.0) -> None:
     """Do a step again and again; when peace has come, once more, and that must work."""
     while process.running():
         try:
@@ -58,7 +58,7 @@ def repeat(process: Process, step: Callable[[], None], *, pause_ms: float = 100.
             return
 
 
-def opened(process: Process, name: str, key: tuple[str, ...] = ()) -> Shard:
+def opened(process: Host, name: str, key: tuple[str, ...] = ()) -> Shard:
     """Open a shard, and create it if need be, however long that takes."""
     while True:
         try:
@@ -73,7 +73,7 @@ def opened(process: Process, name: str, key: tuple[str, ...] = ()) -> Shard:
 class _Writing:
     """A writer that is opened anew when its lease is lost."""
 
-    def __init__(self, process: Process, name: str, key: tuple[str, ...]) -> None:
+    def __init__(self, process: Host, name: str, key: tuple[str, ...]) -> None:
         self.process = process
         self.client = Client(process)
         self.shard = opened(process, name, key)
@@ -91,7 +91,7 @@ class _Writing:
 def appender(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -> Role:
     """An independent writer: appends rows at the next time, retracts some of its own later."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         at = _Writing(process, name, key)
         mine: list[dict[str, object]] = []
 
@@ -116,7 +116,7 @@ def appender(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -
 def racer(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -> Role:
     """Compares and appends at the upper it last saw, which others move as well."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         at = _Writing(process, name, key)
 
         def step() -> None:
@@ -158,7 +158,7 @@ def agreed(time: int) -> list[dict[str, object]]:
 def replica(name: str, *, pause_ms: float = 100.0) -> Role:
     """One of several that write the same rows; a time that a peer wrote must be the same."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         at = _Writing(process, name, ("id",))
 
         def step() -> None:
@@ -182,7 +182,7 @@ def replica(name: str, *, pause_ms: float = 100.0) -> Role:
 def liar(name: str) -> Role:
     """A replica that computed something else: it must be told so, and never be counted."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         at = _Writing(process, name, ("id",))
 
         def step() -> None:
@@ -213,7 +213,7 @@ def liar(name: str) -> Role:
 def intruder(name: str) -> Role:
     """Appends to a shard past its timeline: that must be refused once it is attached."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         at = _Writing(process, name, ("id",))
 
         def step() -> None:
@@ -241,7 +241,7 @@ def intruder(name: str) -> Role:
 def reader(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -> Role:
     """Reads at all sorts of times, and again later what it has read before."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name, key)
         known: list[int] = []
@@ -267,7 +267,7 @@ def reader(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -> 
     return run
 
 
-def _some_time(process: Process, known: list[int], since: int, upper: int) -> int | None:
+def _some_time(process: Host, known: list[int], since: int, upper: int) -> int | None:
     """A time that was read before, or can be read, or is about to be; `None` is the newest."""
     choice = process.random.random()
     if known and choice < 0.4:
@@ -280,7 +280,7 @@ def _some_time(process: Process, known: list[int], since: int, upper: int) -> in
 def holder(name: str, key: tuple[str, ...] = (), *, critical: bool = False) -> Role:
     """Holds a time and reads at it: that must work for as long as the hold is not lost."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name, key)
 
@@ -337,7 +337,7 @@ def steward(
 ) -> Role:
     """Changes how much history stays, and once the schema."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         shard = opened(process, name, key)
         client = Client(process)
 
@@ -362,7 +362,7 @@ def steward(
 def tender(*names: str, key: tuple[str, ...] = (), pause_ms: float = 100.0) -> Role:
     """Compacts, collects and sweeps, beside others that do the same."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         shards = [opened(process, name, key) for name in names]
         upkeep = process.store.upkeep
 
@@ -387,7 +387,7 @@ def tender(*names: str, key: tuple[str, ...] = (), pause_ms: float = 100.0) -> R
 def sweeper(name: str, *, pause_ms: float = 100.0) -> Role:
     """Looks for orphans, over and over."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         machine = opened(process, name).machine
         collector = process.store.upkeep.collector
         repeat(process, lambda: void(collector.sweep(machine, delete=True)), pause_ms=pause_ms)
@@ -398,7 +398,7 @@ def sweeper(name: str, *, pause_ms: float = 100.0) -> Role:
 def newcomer(name: str, *, pause_ms: float = 100.0) -> Role:
     """A new writer for every append."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name)
 
@@ -414,7 +414,7 @@ def newcomer(name: str, *, pause_ms: float = 100.0) -> Role:
 def vandal(name: str) -> Role:
     """Makes one object disappear that the shard needs, behind everybody's back."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         observer = process.world.observer
         opened(process, name)
         while process.running():
@@ -431,7 +431,7 @@ def vandal(name: str) -> Role:
 def owner(timeline: str, shards: tuple[str, ...], *, pause_ms: float = 100.0) -> Role:
     """Owns a timeline for a while: stages rows in its shards, commits them, or walks away."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         handles = {name: opened(process, name, ("id",)) for name in shards}
 

@@ -109,7 +109,7 @@ class Scheduler:
             raise InvariantError(f"{wish}: only a task can wait; start one, or use Simulation.call")
         return task
 
-    def check_process(self, life: Life, what: str) -> None:
+    def check_owner(self, life: Life, what: str) -> None:
         """Refuse a task that reaches into the memory of another process, or a dead one."""
         task = self.current
         if task is None:

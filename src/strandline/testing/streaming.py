@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strandline.shard.subscribe import Subscription, Worker
     from strandline.testing.history import Stream
     from strandline.testing.roles import Role
-    from strandline.testing.world import Process
+    from strandline.testing.world import Host
 
 _POLL_MS = 500
 
@@ -25,7 +25,7 @@ _POLL_MS = 500
 def subscriber(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
     """Subscribes at all sorts of times, consumes at its own pace, and leaves when it likes."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name, key)
 
@@ -77,7 +77,7 @@ def _check_closed(stream: Stream) -> None:
 def witness(name: str) -> Role:
     """Subscribes to a shard of which an object is missing: it must be told, and get no further."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name)
 
@@ -113,7 +113,7 @@ def _stays_frozen(client: Client, subscription: Subscription) -> None:
 def crew(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
     """A subscription whose parts two workers fetch by themselves, and which stop one by one."""
 
-    def run(process: Process) -> None:
+    def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name, key)
 

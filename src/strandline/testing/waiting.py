@@ -27,14 +27,14 @@ class SimulatedEvent:
         self._waiters: list[SimulatedTask] = []
 
     def set(self) -> None:
-        self._scheduler.check_process(self._life, "an event")
+        self._scheduler.check_owner(self._life, "an event")
         self._is_set = True
         waiters, self._waiters = self._waiters, []
         for task in waiters:
             self._scheduler.wake(task)
 
     def clear(self) -> None:
-        self._scheduler.check_process(self._life, "an event")
+        self._scheduler.check_owner(self._life, "an event")
         self._is_set = False
 
     def is_set(self) -> bool:
@@ -42,7 +42,7 @@ class SimulatedEvent:
 
     def wait(self, timeout_ms: int | None = None) -> bool:
         task = self._scheduler.must_be_task("wait for an event")
-        self._scheduler.check_process(self._life, "an event")
+        self._scheduler.check_owner(self._life, "an event")
         self._scheduler.pause("event")
         if self._is_set:
             return True
@@ -65,7 +65,7 @@ class SimulatedCondition:
         self._waiters: list[SimulatedTask] = []
 
     def __enter__(self) -> bool:
-        self._scheduler.check_process(self._life, "a condition")
+        self._scheduler.check_owner(self._life, "a condition")
         task = self._scheduler.current
         invariant(not self._held_by(task), f"a condition was entered twice by task {task}")
         self._scheduler.pause("lock")
@@ -106,7 +106,7 @@ class SimulatedCondition:
         return self._held and self._owner is task
 
     def _must_hold(self) -> None:
-        self._scheduler.check_process(self._life, "a condition")
+        self._scheduler.check_owner(self._life, "a condition")
         task = self._scheduler.current
         if not self._held_by(task):
             raise InvariantError(f"a condition was used by task {task} without holding it")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from strandline.shard.snapshot import Snapshot
     from strandline.shard.write import Writer
     from strandline.testing.history import Update
-    from strandline.testing.world import Process, World
+    from strandline.testing.world import Host, World
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.string()), ("x", pa.float64())])
 WIDER = pa.schema([*SCHEMA, ("note", pa.string())])
@@ -43,7 +43,7 @@ _UNDECIDED = (MaybeAppliedError, SimulatedCrash)
 class Client:
     """One process as a user of the store, with everything it does written down."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Host) -> None:
         self.process = process
         self.world: World = process.world
         self.random = process.random

@@ -120,7 +120,7 @@ def settings_of(options: Options) -> Settings:
     )
 
 
-class Process:
+class Host:
     """One life of a simulated process, with its handle on the store."""
 
     def __init__(self, world: World, name: str, node: Node) -> None:
@@ -192,8 +192,8 @@ class Process:
 class _Role:
     """What a process does, in all of its lives."""
 
-    run: Callable[[Process], None]
-    process: Process
+    run: Callable[[Host], None]
+    process: Host
     back_ms: float | None = None
     done: bool = False
 
@@ -235,9 +235,9 @@ class World:
             return {}
         return {kind: self.options[name] for name, kind in _FAULTS.items()}
 
-    def start(self, name: str, run: Callable[[Process], None]) -> None:
+    def start(self, name: str, run: Callable[[Host], None]) -> None:
         """A process that runs `run` until it returns, and again whenever it dies before."""
-        self._roles[name] = _Role(run, self._process(name, run))
+        self._roles[name] = _Role(run, self._born(name, run))
 
     def run(self, *, faults_ms: float, peace_ms: float = 600_000) -> None:
         """Faults for a while, then none; every role must end within `peace_ms` after that."""
@@ -260,20 +260,20 @@ class World:
         self.sim.note("heal")
         for name, role in self._roles.items():
             if not role.done and not role.process.node.alive:
-                role.process = self._process(name, role.run)
+                role.process = self._born(name, role.run)
             role.process.heal()
 
     def all_done(self) -> bool:
         return all(role.done for role in self._roles.values())
 
-    def processes(self) -> list[Process]:
+    def hosts(self) -> list[Host]:
         """The living ones."""
         return [role.process for role in self._roles.values() if role.process.node.alive]
 
-    def _process(self, name: str, run: Callable[[Process], None]) -> Process:
+    def _born(self, name: str, run: Callable[[Host], None]) -> Host:
         drift = self.sim.stream("drift").choice((-10_000, 0, 10_000))
         node = self.sim.node(name, drift_ppm=drift if self.options.on("drift") else 0)
-        process = Process(self, name, node)
+        process = Host(self, name, node)
 
         def body() -> None:
             while process.opened is None:
@@ -307,9 +307,9 @@ class World:
             role.back_ms = self.sim.elapsed_ms() + away_ms
         elif role.back_ms <= self.sim.elapsed_ms():
             role.back_ms = None
-            role.process = self._process(name, role.run)
+            role.process = self._born(name, role.run)
 
-    def _harm(self, process: Process) -> None:
+    def _harm(self, process: Host) -> None:
         nemesis = self.sim.stream("nemesis")
         crash, suspend, nap, jump, calm = (nemesis.random() for _ in range(5))
         if crash < self.options["crash"]:
