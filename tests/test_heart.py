@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.errors import NotAppliedError
 from strandline.heart import OutsideHeart
 from strandline.shard.pulse import Pulse, Status, decode_pulse
 from strandline.store.consensus import Consensus
@@ -142,3 +143,45 @@ def test_a_killed_process_is_gone_long_before_its_lease(
     _until(lambda: _read(consensus).status is Status.ENDED)
     victim.stdin.close()
     victim.stdout.close()
+
+
+def test_a_helper_that_cannot_be_replaced_costs_no_lease(
+    consensus: Consensus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heart = _heart(consensus, tmp_path)
+    os.kill(heart.beater_pid, signal.SIGKILL)
+    _until(lambda: heart._helper.poll() is not None)
+    before = _read(consensus).counter
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", str(tmp_path / "no such interpreter"))
+        for _ in range(3):
+            heart.tend()
+    assert _read(consensus).counter >= before + 3
+    heart.tend()
+    _until(lambda: _read(consensus).counter >= before + 6)
+    assert not heart.lost
+    heart.stop()
+
+
+def test_a_helper_that_dies_before_it_reads_is_replaced(
+    consensus: Consensus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", "/bin/false")
+        heart = _heart(consensus, tmp_path)
+        _until(lambda: heart._helper.poll() is not None)
+        heart.tend()
+        _until(lambda: heart._helper.poll() is not None)
+    heart.tend()
+    _until(lambda: _read(consensus).counter >= 4)
+    assert not heart.lost
+    heart.stop()
+
+
+def test_without_a_helper_there_is_no_lease(
+    consensus: Consensus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no such interpreter"))
+    with pytest.raises(NotAppliedError, match="can't be started"):
+        _heart(consensus, tmp_path)
+    assert _read(consensus).status is Status.ENDED

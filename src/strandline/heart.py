@@ -15,13 +15,16 @@ no Arrow, so that it starts in a fraction of a second.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from strandline.errors import NotAppliedError
 from strandline.shard.pulse import slot_of
 from strandline.shard.pulses import (
     Beat,
@@ -36,6 +39,8 @@ from strandline.store.locate import open_consensus
 if TYPE_CHECKING:
     from strandline.model.clock import Random
     from strandline.store.consensus import Consensus
+
+_log = logging.getLogger(__name__)
 
 _GOODBYE_S = 10
 
@@ -54,7 +59,14 @@ class OutsideHeart:
         pulse = begin_pulse(consensus, random, lease_ms=lease_ms, owner=owner)
         self.pulse_id = pulse.id
         self.lease_ms = lease_ms
-        self._helper = self._start(first_beat_ms(random, lease_ms=lease_ms))
+        try:
+            self._helper = self._start(first_beat_ms(random, lease_ms=lease_ms))
+        except OSError as error:
+            slot, incarnation = slot_of(pulse.id)
+            stop_pulse(consensus, slot, incarnation)
+            raise NotAppliedError(
+                f"the process that keeps leases alive can't be started: {error}"
+            ) from error
 
     @property
     def lost(self) -> bool:
@@ -70,21 +82,25 @@ class OutsideHeart:
         return self._helper.pid
 
     def tend(self) -> None:
-        """Called at every tick: a helper that died is replaced before the lease runs out."""
+        """Called at every tick: a helper that died is replaced before the lease runs out.
+
+        Until there is one again, each call is a beat.
+        """
         if os.getpid() == self._pid and not self._stopped and self._helper.poll() is not None:
             if not self.lost:
                 slot, incarnation = slot_of(self.pulse_id)
                 self._lost = beat_once(self._consensus, slot, incarnation) is Beat.LOST
             if not self._lost:
                 _close_pipes(self._helper)
-                self._helper = self._start(0)
+                self._replace()
 
     def stop(self) -> None:
         if self._stopped or os.getpid() != self._pid:
             return
         self._stopped = True
         if self._helper.stdin is not None:
-            self._helper.stdin.close()
+            with suppress(OSError):
+                self._helper.stdin.close()
         try:
             self._helper.wait(_GOODBYE_S)
         except subprocess.TimeoutExpired:
@@ -93,6 +109,12 @@ class OutsideHeart:
         _close_pipes(self._helper)
         slot, incarnation = slot_of(self.pulse_id)
         stop_pulse(self._consensus, slot, incarnation)
+
+    def _replace(self) -> None:
+        try:
+            self._helper = self._start(0)
+        except OSError as error:
+            _log.warning("the process that keeps leases alive can't be started: %s", error)
 
     def _start(self, first_ms: int) -> subprocess.Popen[bytes]:
         order = {
@@ -109,8 +131,10 @@ class OutsideHeart:
             start_new_session=True,
         )
         if helper.stdin is not None:
-            helper.stdin.write(json.dumps(order).encode() + b"\n")
-            helper.stdin.flush()
+            # One that dies before it reads is replaced at the next tick, like any other.
+            with suppress(BrokenPipeError):
+                helper.stdin.write(json.dumps(order).encode() + b"\n")
+                helper.stdin.flush()
         return helper
 
     def _listen(self) -> None:
@@ -125,7 +149,9 @@ class OutsideHeart:
 def _close_pipes(helper: subprocess.Popen[bytes]) -> None:
     for pipe in (helper.stdin, helper.stdout):
         if pipe is not None:
-            pipe.close()
+            # What was not read by a helper that died can't be flushed any more.
+            with suppress(OSError):
+                pipe.close()
 
 
 def main() -> int:
