@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import CorruptionError, NotAppliedError, StrandlineError
+from strandline.shard.findings import Severity
+from strandline.shard.fsck import fsck
 from strandline.store.consensus import CasResult
 from strandline.store.locate import BLOB_FOLDER, CONSENSUS_FILE, open_folder
 from strandline.store.memory import MemoryBlob, MemoryConsensus
@@ -287,8 +290,14 @@ def test_what_nothing_refers_to_is_ignored(whole, content, tmp_path):
     stranger = folder.blobs / part.relative_to(folder.blobs).parts[0] / f"w{'0' * 32}"
     stranger.mkdir()
     (stranger / f"{'1' * 32}.parquet").write_bytes(half)
+    os.utime(part.parent / ".put-000000000000000000000000", (0, 0))
     assert folder.read() == content
     with open_ports(*open_folder(str(folder.path), create=False)) as store:
+        report = fsck(store.env, store.leases)
+        assert report.sound
+        listed = " ".join(finding.thing for finding in report.of(Severity.LEFTOVER))
+        assert f"w{'0' * 32}/{'1' * 32}.parquet" in listed
+        assert ".put-000000000000000000000000" in listed
         orders = store.shard("orders")
         with orders.writer() as writer:
             writer.append(numbered(5000, 1))

@@ -48,7 +48,8 @@ def watched(monkeypatch):
 
     def guarded(*args, **words):
         caller = sys._getframe(1).f_globals.get("__name__", "")
-        assert not caller.startswith("strandline"), f"{caller} unpickles"
+        if caller.startswith("strandline"):
+            RAN.append(f"{caller} unpickles")  # Whoever asks may catch what we would raise.
         return loads(*args, **words)
 
     monkeypatch.setattr(pickle, "loads", guarded)

@@ -77,6 +77,16 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+@pytest.mark.parametrize("bomb", ["more rows than listed", "fewer rows than listed"])
+def test_a_wrong_count_of_rows_is_seen_in_the_footer_and_no_page_is_read(bomb, monkeypatch):
+    data, rows = BOMBS[bomb]()
+    read = []
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: read.append(bomb))
+    with pytest.raises(CorruptionError, match="rows instead of"):
+        decode_part(data, listed(data, rows), SCHEMA, owner=OWNER)
+    assert read == []
+
+
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_is_refused_by_name_without_being_unpacked(bomb):
     data, rows = BOMBS[bomb]()
