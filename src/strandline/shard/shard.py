@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from strandline.errors import NotFoundError, SchemaError
+from strandline.errors import NotFoundError, SchemaError, SinceError
 from strandline.model.frontier import Frontier, Time, valid_time
 from strandline.model.ids import printable, valid_name
 from strandline.model.schema import Schema
@@ -74,9 +74,14 @@ class Reader:
         cancel: Cancel | None = None,
     ) -> Snapshot:
         self._lease.check()
-        return self._shard.snapshot(
-            as_of, columns=columns, filter=filter, timeout_ms=timeout_ms, cancel=cancel
-        )
+        try:
+            return self._shard.snapshot(
+                as_of, columns=columns, filter=filter, timeout_ms=timeout_ms, cancel=cancel
+            )
+        except SinceError:
+            # What a reader holds is not merged: look whether it still holds anything (S48).
+            self._lease.state_from(0)
+            raise
 
     def clone(self, purpose: str = "") -> Reader:
         """A reader of its own that holds what this one holds."""
