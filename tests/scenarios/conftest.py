@@ -133,6 +133,16 @@ class Process:
         """Run something as a task of this process, everything else beside it."""
         return self.sim.call(self.node, run, within_ms=within_ms)
 
+    def bury(self, duration_ms: float = 0.0) -> None:
+        """For a while, look for the dead three times in a heartbeat; call it from a task."""
+        ends = self.sim.elapsed_ms() + duration_ms
+        while True:
+            self.machine.refresh()
+            self.store.leases.bury(self.machine)
+            if self.sim.elapsed_ms() >= ends:
+                return
+            self.node.tasks.sleep(TICK / 3)
+
     def upkeep(self) -> None:
         """Rounds of upkeep until there is nothing left to do."""
         while self.call(lambda: self.store.upkeep.run_once(self.machine)):

@@ -145,17 +145,10 @@ def test_s39_a_caller_that_does_nothing_for_three_leases_keeps_its_lease(sim: Si
         return reader.id
 
     kept: list[object] = []
-    tending = other.node.start("bury", lambda: _bury_for(other, 4 * LEASE))
+    tending = other.node.start("bury", lambda: other.bury(4 * LEASE))
     reader_id = owner.call(own)
     sim.run_until(tending.done)
     assert place.reader(reader_id) is not None
-
-
-def _bury_for(process: Process, duration_ms: int) -> None:
-    deadline = process.node.clock.monotonic_ms() + duration_ms
-    while process.node.clock.monotonic_ms() < deadline:
-        process.store.leases.bury(process.machine)
-        process.node.tasks.sleep(TICK / 3)
 
 
 def _pinned(process: Process) -> tuple[ReadLease, Pin]:

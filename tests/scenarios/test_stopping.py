@@ -229,7 +229,7 @@ def test_s13_a_reader_is_alive_before_its_caller_runs_again(sim: Simulation) -> 
     (reader,) = place.state().readers
     for _ in range(11):
         sim.run(until_ms=sim.elapsed_ms() + TICK)
-        other.call(lambda: other.store.leases.bury(other.machine))
+        other.call(other.bury)
         assert not task.done()
         assert reader in place.state().readers
     sim.run_until(task.done)
