@@ -82,8 +82,8 @@ class Lab:
 class Process:
     """One process on the lab's store, with two shards that can be attached."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.env = lab.env()
+    def __init__(self, lab: Lab, **settings: int) -> None:
+        self.env = lab.env(**settings)
         self.machines: dict[str, Machine] = {
             name: lab.machine(name, self.env) for name in ("orders", "stock")
         }

@@ -250,3 +250,22 @@ def test_outputs_are_taken_back_only_if_nothing_names_them(lab):
     assert kept <= table.objects()
     assert unnamed not in table.objects()
     pin.give_back()
+
+
+def test_nothing_is_taken_back_where_garbage_lists_whole_chunks(lab):
+    from strandline.shard.chunks import Chunks
+    from strandline.shard.compact import Work, _take_back
+    from strandline.shard.units import policy_of
+
+    table = Table(lab, inline_max_bytes=0, part_target_bytes=3000, unit_max_bytes=1 << 23)
+    table.retain(count=1)
+    table.append(*((k, f"{k * 7919:040x}", 1) for k in range(9000)))
+    table.rounds.compact(table.machine, Wish(full=True))
+    pin = table.leases.own_reader(table.machine).pin()
+    listed = {part.key for part in table.parts()}
+    writer = table.leases.writer(table.machine, purpose="test")
+    table.machine.demand(c.Drop())
+    policy = policy_of(table.env.settings)
+    _take_back(Work(table.machine, writer, Chunks(table.env, "orders"), policy), sorted(listed))
+    assert listed <= table.objects()
+    pin.give_back()

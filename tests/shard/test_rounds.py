@@ -126,3 +126,46 @@ def test_a_dropped_shard_can_not_be_compacted(lab):
     table.machine.demand(c.Drop())
     with pytest.raises(NotFoundError, match="dropped"):
         table.rounds.compact(table.machine, Wish())
+
+
+def test_a_staged_batch_of_many_parts_can_still_be_withdrawn_after_a_round(lab, monkeypatch):
+    from strandline.model.frontier import Frontier
+    from strandline.shard import rounds as module, units
+
+    from .conftest import Process, rows
+
+    small = units.Policy(direct_parts=4, runs_max=1000)
+    monkeypatch.setattr(module, "policy_of", lambda settings: small)
+    process = Process(lab, inline_max_bytes=0)
+    process.attach()
+    machine = process.machines["orders"]
+    owner = process.own()
+    for n in range(6):
+        owner.stage("orders", rows(n))
+        owner.commit()
+    owner.stage("orders", rows(99))
+    module.Rounds(process.env, process.leases).run_once(machine)
+    batches = machine.refresh().batches
+    assert [batch.upper for batch in batches][-2:] == [6, 7]
+    assert any(batch.chunks for batch in batches[:-1])
+    process.own().close()
+    assert machine.refresh().upper == Frontier(6)
+
+
+def test_parts_merged_past_the_end_of_their_batch_are_listed_in_a_chunk(lab, monkeypatch):
+    from strandline.shard import rounds as module, units
+
+    small = units.Policy(part_bytes=1500, range_rows=64, direct_parts=8, fold_min=1)
+    monkeypatch.setattr(module, "policy_of", lambda settings: small)
+    table = Table(lab, inline_max_bytes=0)
+    table.retain(count=1)
+    for n in range(3):
+        table.append(*((k, f"{k * 7919:040x}", 1) for k in range(n * 500, n * 500 + 500)))
+    for _ in range(5):  # Empty appends: `since` passes the last batch.
+        table.append((0, "nothing", 0))
+    for _ in range(5):
+        table.rounds.run_once(table.machine)
+    [batch] = table.state.batches
+    assert table.state.readable_from() > batch.upper
+    assert batch.chunks
+    table.check()

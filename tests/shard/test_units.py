@@ -91,3 +91,15 @@ def test_the_policy_follows_the_settings():
     assert (policy.range_max, policy.unit_bytes, policy.runs_max) == (20, 99, 3)
     assert policy.row_bytes == 1
     assert policy_of(Settings()).row_bytes * 4_000_000 <= policy_of(Settings()).range_max
+
+
+def test_what_a_timeline_has_not_committed_is_not_gathered():
+    policy = Policy(direct_parts=8)
+    settled = Batch(0, 1, tuple(part(f"p{n}") for n in range(9)))
+    staged = Batch(1, 2, tuple(part(f"q{n}") for n in range(9)))
+    attached = state(batches=(settled, staged), timeline="shop")
+    assert gather(attached, policy, None) is None
+    found = gather(attached, policy, Frontier(1))
+    assert found is not None
+    assert {moved.key[0] for moved in found.parts} == {"p"}
+    assert gather(attached, Policy(direct_parts=9), Frontier(1)) is None

@@ -80,7 +80,7 @@ def carry_out(work: Work, state: State, unit: Unit) -> bool:
             f"shard {state.name}: what was read of {len(unit.parts)} parts adds up to "
             f"{outputs.total}, and the state says {expected}; run `strandline fsck --deep`"
         )
-    if _swap(work, unit, outputs.parts, since=state.readable_from()):
+    if _swap(work, unit, outputs.parts):
         work.env.metrics.add("compactions", state.name)
         return True
     work.env.metrics.add("compactions_stale", state.name)
@@ -101,6 +101,8 @@ def put_together(work: Work, wanted: Gather) -> bool:
         remove_chunks=frozenset(chunk.key for chunk in wanted.chunks),
         chunks=tuple(chunks),
         garbage=gone,
+        # Parts that were merged may carry a `since` that lies beyond the end of their batch.
+        since=state.readable_from(),
     )
     outcome, _ = work.machine.commit(command)
     if isinstance(outcome, c.Stale):
@@ -194,7 +196,7 @@ def _expected(state: State, unit: Unit) -> Digest:
 # Swapping.
 
 
-def _swap(work: Work, unit: Unit, outputs: Sequence[Part], *, since: int) -> bool:
+def _swap(work: Work, unit: Unit, outputs: Sequence[Part]) -> bool:
     """Commit. Inputs that moved to another list meanwhile are looked for there, a few times."""
     state = work.machine.state
     made: list[Chunk] = []
@@ -203,7 +205,8 @@ def _swap(work: Work, unit: Unit, outputs: Sequence[Part], *, since: int) -> boo
         made = _chunked(work, state, PartTable.of(outputs, state.schema))
         listed = ()
     for _ in range(_ATTEMPTS):
-        found = _found(work, work.machine.refresh(), unit)
+        newest = work.machine.refresh()
+        found = _found(work, newest, unit)
         if found is None:
             break
         rest = [new for old, table in found.cut for new in _chunked(work, state, table)]
@@ -218,7 +221,8 @@ def _swap(work: Work, unit: Unit, outputs: Sequence[Part], *, since: int) -> boo
                 *sorted(part.key for part in unit.parts),
                 *(key for old, _ in found.cut for key in chunk_keys(old)),
             ),
-            since=since,
+            # What is left of a cut chunk may have been merged later than our own outputs.
+            since=newest.readable_from(),
         )
         outcome, _ = work.machine.commit(command)
         if not isinstance(outcome, c.Stale):
@@ -295,8 +299,11 @@ def _take_back(work: Work, keys: Sequence[str]) -> None:
     A swap of unknown outcome may have counted, and somebody may have merged its outputs since:
     then they are garbage that a reader may hold. They could also be listed in a chunk by now. So
     only what the newest state does not name in any way is deleted; the rest is swept one day.
+    A dropped shard's garbage lists chunks with all their parts, so there everything is left.
     """
     state = work.machine.refresh()
+    if any(entry.chunks for entry in state.garbage):
+        return
     named = {key for entry in state.garbage for key in entry.keys}
     for batch in state.batches:
         named.update(batch.object_keys())

@@ -115,14 +115,14 @@ class Rounds:
         state = machine.state
         if not wish.full and self._is_at_rest(state, committed):
             return False
-        idle = not _has_chunks(state) and gather(state, self._policy) is None
+        idle = not _has_chunks(state) and gather(state, self._policy, committed) is None
         if idle and not self._wanted(state, committed, wish):
             return False
         pin = self._leases.own_reader(machine).pin()
         try:
             state = pin.state()
             units = self._wanted(state, committed, wish)
-            gathered = gather(state, self._policy)
+            gathered = gather(state, self._policy, committed)
             if not units and gathered is None:
                 return False
             with Writing(self._leases, machine) as writer:
@@ -148,7 +148,7 @@ class Rounds:
 
     def _wanted(self, state: State, committed: Frontier | None, wish: Wish) -> list[Unit]:
         units = plan(state, self._lists(state), self._policy, committed, full=wish.full)
-        if not units and not wish.full and gather(state, self._policy) is None:
+        if not units and not wish.full and gather(state, self._policy, committed) is None:
             self._rested[state.name] = (state.batches, state.readable_from(), committed)
         return units
 

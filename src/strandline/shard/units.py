@@ -105,12 +105,17 @@ def foldable(part: Part, since: Time) -> float:
     return (min(since, part.t_max) - part.t_min + 1) / (part.t_max - part.t_min + 1)
 
 
-def gather(state: State, policy: Policy) -> Gather | None:
-    """What to put into chunks, if the state itself lists too many parts or small chunks."""
+def gather(state: State, policy: Policy, committed: Frontier | None = None) -> Gather | None:
+    """What to put into chunks, if the state itself lists too many parts or small chunks.
+
+    Batches that lose a piece to a chunk are fused, so this too leaves alone what may still be
+    withdrawn: a batch with committed and uncommitted times could never be cut again.
+    """
     if state.dropped:
         return None
-    direct = [part for batch in state.batches for part in batch.parts]
-    small = [c for batch in state.batches for c in batch.chunks if c.parts < 1024]
+    batches = settled_batches(state, committed)
+    direct = [part for batch in batches for part in batch.parts]
+    small = [c for batch in batches for c in batch.chunks if c.parts < 1024]
     if len(direct) <= policy.direct_parts and len(small) <= 16:
         return None
     # The lightest ones will be rewritten soon, so they stay where that costs nothing.
@@ -119,10 +124,10 @@ def gather(state: State, policy: Policy) -> Gather | None:
     homes = {part.key for part in moved}
     touched = [
         at
-        for at, batch in enumerate(state.batches)
+        for at, batch in enumerate(batches)
         if any(part.key in homes for part in batch.parts) or any(c in small for c in batch.chunks)
     ]
-    between = state.batches[touched[0] : touched[-1] + 1] if touched else ()
+    between = batches[touched[0] : touched[-1] + 1] if touched else ()
     if not touched or any(batch.inline is not None for batch in between):
         return None  # The next flush clears the way.
     return Gather(tuple(moved), tuple(small))
