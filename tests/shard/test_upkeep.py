@@ -58,3 +58,25 @@ def test_stopping_twice_and_without_start_is_harmless(lab):
     upkeep.start()
     upkeep.stop()
     upkeep.stop()
+
+
+def test_an_unforeseen_error_is_counted_and_ends_nobodys_upkeep(lab, monkeypatch):
+    bad = Table(lab, name="bad", upkeep_ms=5)
+    good = Table(lab, name="good", env=bad.env, leases=bad.leases)
+
+    def refresh():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(bad.machine, "refresh", refresh)
+    upkeep = Upkeep(bad.env, bad.leases)
+    upkeep.nudge(bad.machine)
+    upkeep.nudge(good.machine)
+    upkeep.start()
+    wait_until(good, lambda: {"bad", "good"} <= set(upkeep.status()))
+    before = upkeep.status()["good"].rounds
+    upkeep.nudge(good.machine)
+    wait_until(good, lambda: upkeep.status()["good"].rounds > before)
+    upkeep.stop()
+    assert upkeep.status()["bad"].errors > 0
+    assert upkeep.status()["bad"].last_error == "RuntimeError: can't start new thread"
+    assert upkeep.status()["good"].errors == 0

@@ -2,9 +2,10 @@
 
 A process looks after the shards that it writes: an append nudges. A shard at which a round found
 nothing to do is left alone until the next append, but looked at now and then, because history
-gets old by itself. Errors of one shard are counted and remembered, and keep no other one from
-its round. What many processes do at once is safe, and wastes little: they start at random
-moments and with different units, and who comes second finds out before it deletes anything.
+gets old by itself. Errors of one shard, also unforeseen ones, are counted and remembered, and
+keep no other one from its round. What many processes do at once is safe, and wastes little: they
+start at random moments and with different units, and who comes second finds out before it
+deletes anything.
 """
 
 from __future__ import annotations
@@ -143,21 +144,26 @@ class Upkeep:
         except (ConflictError, LeaseLostError) as error:
             _log.info("upkeep of shard %s starts again: %s", name, error)
             busy = True
-        except StrandlineError as error:
+        except Exception as error:  # noqa: BLE001 - even a defect of ours must not end all upkeep
             self._remember(name, error)
             return False
         self._remember(name, None)
         return busy
 
-    def _remember(self, name: str, error: StrandlineError | None) -> None:
+    def _remember(self, name: str, error: Exception | None) -> None:
         with self._guard:
             old = self._status.get(name, Status())
             self._status[name] = replace(
                 old,
                 rounds=old.rounds + 1,
                 errors=old.errors + (error is not None),
-                last_error="" if error is None else str(error),
+                last_error="" if error is None else _told(error),
             )
         if error is not None:
             self._env.metrics.add("upkeep_errors", name)
-            _log.warning("upkeep of shard %s failed: %s", name, error)
+            _log.warning("upkeep of shard %s failed: %s", name, _told(error))
+
+
+def _told(error: Exception) -> str:
+    """Ours say what to do; of others the kind matters more than the words."""
+    return str(error) if isinstance(error, StrandlineError) else f"{type(error).__name__}: {error}"
