@@ -147,3 +147,14 @@ def test_a_chunk_that_was_not_read_stops_the_sweep():
     assert listing_chunks(state) == [key(DEAD, 1, "parts")]
     with pytest.raises(InvariantError, match="R13"):
         held(state, {})
+
+
+def test_what_dropped_shards_left_is_an_orphan_unless_somebody_lists_it() -> None:
+    from strandline.shard.garbage import orphans_of_dropped
+    from strandline.store.blob import BlobEntry
+
+    living, dropped = "s" + "1" * 32, "s" + "2" * 32
+    keys = [f"{living}/w/a", f"{dropped}/w/b", f"{dropped}/w/c", "somebody/else", dropped]
+    listed = [BlobEntry(key, 1) for key in keys]
+    found = orphans_of_dropped({living}, {f"{dropped}/w/c"}, listed)
+    assert [entry.key for entry in found] == [f"{dropped}/w/b"]

@@ -20,11 +20,14 @@ from strandline.errors import CorruptionError
 from strandline.shard import command as c
 from strandline.shard.garbage import (
     deletable,
+    held,
     listed_parts,
     listing_chunks,
     orphans,
+    orphans_of_dropped,
     truncate_before,
 )
+from strandline.shard.machine import Machine
 from strandline.shard.versions import shard_key
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
     from strandline.shard.env import Env
     from strandline.shard.leases import Leases
-    from strandline.shard.machine import Machine
     from strandline.shard.state import State
     from strandline.store.blob import BlobEntry
 
@@ -84,6 +86,22 @@ class Collector:
             for entry in found:
                 self._delete(entry.key, machine.name)
             self._env.metrics.add("orphans_deleted", machine.name, len(found))
+        return found
+
+    def sweep_dropped(self, *, delete: bool) -> list[BlobEntry]:
+        """Find what is left of shards whose names others have taken, over the whole store."""
+        listed = self._env.patient(lambda: list(self._env.blob.list("")))
+        names = self._env.patient(lambda: self._env.consensus.keys("shard/"))
+        ids: set[str] = set()
+        kept: set[str] = set()
+        for name in names:
+            state = Machine(self._env, name.removeprefix("shard/")).refresh()
+            lists = {key: self._listed(key, gone=True) for key in listing_chunks(state)}
+            ids.add(state.id)
+            kept |= held(state, lists)
+        found = orphans_of_dropped(ids, kept, listed)
+        if delete:
+            self._delete_all((entry.key for entry in found), "")
         return found
 
     def _delete_garbage(self, machine: Machine, state: State) -> int:

@@ -107,6 +107,7 @@ class _Fsck:
             self._shard(name)
         if names is None:
             self._timelines(set(chosen))
+            self._dropped()
             self._leftovers()
         self._tell("done", len(chosen), len(chosen))
         return self.report
@@ -246,6 +247,19 @@ class _Fsck:
                 note("", f"timeline {name}", f"its member {member} does not exist")
                 for member in missing
             )
+
+    def _dropped(self) -> None:
+        """What is left of shards whose names others have taken."""
+        try:
+            found = self._collector.sweep_dropped(delete=self._repair)
+        except StrandlineError as error:
+            self._add([note("", "dropped shards", f"can't be told apart: {error}")])
+            return
+        reason = "its shard was dropped, and nothing refers to it"
+        self._add(
+            leftover("", entry.key, reason, size=entry.size, repaired=self._repair)
+            for entry in found
+        )
 
     def _leftovers(self) -> None:
         """Files of writes that never ended, where the store keeps files."""

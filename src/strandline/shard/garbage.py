@@ -19,6 +19,8 @@ know, can never count any more.
     of another writer          neither                                 an orphan
     a manifest                 one as new counts, and is another one   an orphan
     a manifest                 it may still count                      kept
+    of a shard that was        no shard lists it as garbage            an orphan
+    dropped and replaced
     anything else                                                      kept: not ours
 """
 
@@ -99,6 +101,17 @@ def orphans(
     ]
 
 
+def orphans_of_dropped(
+    ids: Collection[str], kept: Collection[str], listed: Iterable[BlobEntry]
+) -> list[BlobEntry]:
+    """The objects of shards that were dropped and whose names others have taken since.
+
+    `ids` are those of all shards, and `kept` is what they hold, both loaded after `listed`.
+    Their writers went with the drop, so what they put and nobody lists can never count.
+    """
+    return [entry for entry in listed if entry.key not in kept and _is_foreign(entry.key, ids)]
+
+
 def truncate_before(state: State) -> SeqNo | None:
     """The oldest record that somebody may still need; `None` if all are."""
     return None if state.manifest is None else SeqNo(state.manifest.seqno)
@@ -115,6 +128,14 @@ def listed_parts(key: str, listing: bytes) -> list[str]:
     except (pa.ArrowException, OSError, EOFError, KeyError, ValueError) as error:
         raise CorruptionError(f"{what} is damaged: {error}") from error
     return found
+
+
+def _is_foreign(key: str, ids: Collection[str]) -> bool:
+    shard, _, name = key.partition("/")
+    try:
+        return bool(name) and valid_id(shard, "s") not in ids
+    except NameRefusedError:
+        return False
 
 
 def _can_never_count(state: State, key: str) -> bool:

@@ -111,8 +111,8 @@ def manifest_forgets_writers(planting: Planting) -> None:
 def compactor_deletes_its_inputs(planting: Planting) -> None:
     original = compact._swap  # noqa: SLF001
 
-    def swap(work: compact.Work, unit: Unit, parts: object, *, since: int) -> bool:
-        swapped = original(work, unit, parts, since=since)  # type: ignore[arg-type]
+    def swap(work: compact.Work, unit: Unit, parts: object) -> bool:
+        swapped = original(work, unit, parts)  # type: ignore[arg-type]
         if swapped:
             for part in unit.parts:
                 work.env.patient(lambda key=part.key: work.env.blob.delete(key))  # type: ignore[misc]
@@ -187,8 +187,7 @@ def _without_tripwires(planting: Planting) -> None:
 
     def carry_out(work: compact.Work, found: state.State, unit: Unit) -> bool:
         made = compact._write(work, found, unit)  # noqa: SLF001
-        since = found.readable_from()
-        return compact._swap(work, unit, made.parts, since=since)  # noqa: SLF001
+        return compact._swap(work, unit, made.parts)  # noqa: SLF001
 
     planting.swap(rounds, "carry_out", carry_out)
     planting.swap(decide_upkeep, "_check_pieces", lambda *_: None)

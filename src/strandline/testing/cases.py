@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
+from strandline.shard.findings import Severity
+from strandline.shard.fsck import fsck
 from strandline.testing import roles, streaming
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
@@ -76,6 +78,11 @@ class Case:
                 if not _tidy(process, machine.name):
                     break
             process.store.upkeep.collector.sweep(machine, delete=True)
+        process.store.upkeep.collector.sweep_dropped(delete=True)
+        report = fsck(process.store.env, process.store.leases, deep=True)
+        damage = [str(finding) for finding in report.of(Severity.DAMAGE)]
+        if damage and self.clean:
+            raise HistoryError("\n".join(f"fsck: {what}" for what in damage))
 
 
 def _tidy(process: Host, name: str) -> bool:
@@ -225,6 +232,13 @@ def _holds(world: World) -> None:
     world.start("u1", roles.tender("a", pause_ms=20))
 
 
+def _rebirth(world: World) -> None:
+    world.start("p1", roles.phoenix("a", drops=True))
+    world.start("p2", roles.phoenix("a", drops=False))
+    world.start("p3", roles.phoenix("a", drops=False))
+    world.start("u1", roles.tender("a", pause_ms=50))
+
+
 def _broken(world: World) -> None:
     world.start("w1", roles.appender("a", pause_ms=30))
     world.start("v1", roles.vandal("a"))
@@ -270,6 +284,7 @@ CASES = {
         ),
         Case("holds", _holds, on={"upkeep_ms": 5}, off=("suspend", "stuck")),
         Case("broken", _broken, on={"no_inline": 1}, off=("stuck", "chunks"), clean=False),
+        Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),
         Case("naps", _clocks, off=_CALM, on={"nap": 0.1, "latency_ms": 5}),
     )

@@ -63,6 +63,7 @@ class Observer:
         self.objects = MemoryBlob()
         self._now_us = now_us
         self._births: dict[str, int] = {}
+        self._labels: dict[str, str] = {}
         self._last_needed: dict[str, int] = {}
         self._put_by: dict[str, str] = {}
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -74,9 +75,9 @@ class Observer:
         births = self._births.get(name, 1)
         return name if births == 1 else f"{name}#{births}"
 
-    def labels(self) -> dict[str, str]:
-        """The label of each shard's newest incarnation, by its id."""
-        return {state.id: self.label(name) for name, state in self.states.items()}
+    def label_of(self, shard_id: str) -> str:
+        """The label of the shard with this id, even if it was dropped since."""
+        return self._labels[shard_id]
 
     def version(self, name: str, version: Versioned) -> None:
         """A version of a shard was committed."""
@@ -85,7 +86,7 @@ class Observer:
             self._births[name] = self._births.get(name, 0) + 1
         before = self.states.get(name)
         state = self.states[name] = evolve(before, change)
-        label = self.label(name)
+        label = self._labels[state.id] = self.label(name)
         allowed = None
         if before is not None and change.since is not None:
             allowed = self._allowed(before, label)

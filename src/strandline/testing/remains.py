@@ -24,7 +24,15 @@ _RECORDS_MAX = 40
 
 def check_remains(world: World) -> None:
     """Raise if something is missing, or more is left than there should be."""
-    wrong = [what for state in world.observer.states.values() for what in remains(world, state)]
+    states = world.observer.states.values()
+    wrong = [what for state in states for what in remains(world, state)]
+    known = {state.id for state in states}
+    garbage = {key for state in states for entry in state.garbage for key in entry.keys}
+    wrong += [
+        f"{entry.key} is of a shard that was dropped, and nobody swept it"
+        for entry in world.observer.objects.list("")
+        if entry.key.partition("/")[0] not in known and entry.key not in garbage
+    ]
     if wrong:
         raise HistoryError("\n".join(f"remains: {what}" for what in wrong[:10]))
 

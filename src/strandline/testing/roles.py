@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from strandline.errors import (
+    BoundsError,
     ConflictError,
     LeaseLostError,
+    NotFoundError,
     ReplicaDivergedError,
     SchemaError,
     SinceError,
@@ -376,7 +378,7 @@ def tender(*names: str, key: tuple[str, ...] = (), pause_ms: float = 100.0) -> R
                     upkeep.compact(machine, full=True)
                 else:
                     upkeep.collector.sweep(machine, delete=True)
-            except ConflictError:
+            except (ConflictError, NotFoundError):
                 process.world.sim.sometimes("upkeep was overtaken")
 
         repeat(process, step, pause_ms=pause_ms)
@@ -407,6 +409,32 @@ def newcomer(name: str, *, pause_ms: float = 100.0) -> Role:
                 client.append(writer, shard, client.fresh(2))
 
         repeat(process, step, pause_ms=pause_ms)
+
+    return run
+
+
+def phoenix(name: str, *, drops: bool) -> Role:
+    """Writes to and reads from a shard that is dropped now and then, and made again."""
+
+    def run(process: Host) -> None:
+        client = Client(process)
+
+        def step() -> None:
+            shard = opened(process, name)
+            try:
+                with shard.writer(process.role) as writer:
+                    state = shard.machine.state
+                    if writer.id in state.writers:
+                        label = process.world.observer.label_of(state.id)
+                        client.append(writer, shard, client.fresh(2), label)
+                client.read_reborn(shard)
+                if drops and process.random.random() < 0.2:
+                    process.store.drop(name)
+                    process.world.sim.sometimes("dropped")
+            except (NotFoundError, ConflictError, BoundsError):
+                process.world.sim.sometimes("found it dropped")
+
+        repeat(process, step, pause_ms=50)
 
     return run
 

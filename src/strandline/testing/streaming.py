@@ -55,12 +55,13 @@ def _follow(
     left = process.random.randrange(1, 30)
     while left or to_the_end:
         left = max(0, left - 1)
+        was_over = subscription.frontier.is_closed
         event = subscription.poll(_POLL_MS)
         if isinstance(event, Updates):
             stream.told.append(update_list(event.rows))
         elif isinstance(event, Progress):
             stream.told.append(number(event.frontier.time))
-        elif subscription.frontier.is_closed:
+        elif was_over:
             _check_closed(stream)
             return
         if process.random.random() < 0.1:
@@ -150,10 +151,11 @@ def _work_together(
     left = 20
     while (left or to_the_end) and not errors:
         left = max(0, left - 1)
+        was_over = subscription.frontier.is_closed
         event = subscription.poll(_POLL_MS)
         if isinstance(event, Progress):
             stream.told.append(number(event.frontier.time))
-        elif subscription.frontier.is_closed:
+        elif was_over:
             break
     for each, task in enumerate(tasks):
         frontier = subscription.frontier

@@ -74,7 +74,9 @@ class Client:
 
     # Appends.
 
-    def append(self, writer: Writer, shard: Shard, rows: list[dict[str, object]]) -> int | None:
+    def append(
+        self, writer: Writer, shard: Shard, rows: list[dict[str, object]], label: str = ""
+    ) -> int | None:
         """Append at the next time; the time it got, or `None`."""
         start = self.world.now_us()
         result, upper = Result.REFUSED, None
@@ -86,7 +88,7 @@ class Client:
             raise
         finally:
             lower = None if upper is None else upper - 1
-            self._record(shard.name, start, result, (lower, upper), _at(rows, lower))
+            self._record(label or shard.name, start, result, (lower, upper), _at(rows, lower))
         return lower
 
     def compare_and_append(
@@ -145,6 +147,17 @@ class Client:
             read = Read(shard.name, self.by, start, self.world.now_us(), snapshot.as_of, content)
         self.world.history.reads.append(read)
         return read
+
+    def read_reborn(self, shard: Shard) -> None:
+        """A snapshot of a shard that may be dropped at any moment, and come back as another."""
+        before, start = shard.state().id, self.world.now_us()
+        with shard.snapshot(timeout_ms=_LATER_MS) as snapshot:
+            content = self._content(snapshot)
+            as_of = snapshot.as_of
+        if shard.state().id == before:
+            label = self.world.observer.label_of(before)
+            read = Read(label, self.by, start, self.world.now_us(), as_of, content)
+            self.world.history.reads.append(read)
 
     def read_some(self, shard: Shard, read: Read) -> None:
         """A filtered read must give exactly the rows that match."""
