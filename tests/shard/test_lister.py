@@ -5,12 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from strandline.errors import LeaseLostError
+from strandline.errors import LeaseLostError, NotAppliedError
 from strandline.model.frontier import Frontier
-from strandline.shard import command as c
+from strandline.shard import command as c, lister as lister_module
 from strandline.shard.leases import ReadLease
 from strandline.shard.lister import Increment, Lister, Range
-from strandline.shard.request import Request
+from strandline.shard.machine import Machine
+from strandline.shard.request import Bounds, Request
+from strandline.shard.state import State
+from strandline.shard.view import Described, described
 from strandline.shard.write import Writer
 
 from .conftest import Lab
@@ -67,6 +70,30 @@ def test_nothing_is_listed_before_the_time_is_settled(bench: Bench) -> None:
     assert lister.step() is None
     bench.fill(1)
     assert _listed(lister.step()) == [(True, 2)] * 3
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_an_increment_that_failed_half_way_is_listed_again_in_full(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, good: int
+) -> None:
+    """First it lists the snapshot, then the changes after it; either may fail."""
+    bench.fill(3)
+    lister = bench.lister(0)
+    left = [good]
+
+    def failing(machine: Machine, state: State, request: Request, bounds: Bounds) -> Described:
+        if left[0] == 0:
+            raise NotAppliedError("the store is away")
+        left[0] -= 1
+        return described(machine, state, request, bounds)
+
+    monkeypatch.setattr(lister_module, "described", failing)
+    with pytest.raises(NotAppliedError):
+        lister.step()
+    monkeypatch.undo()
+    assert bench.lease.holds.pins == 0
+    assert _listed(lister.step()) == [(True, 0), (False, 1), (False, 2)]
+    assert lister.step() is None
 
 
 def test_listening_leaves_the_snapshot_out(bench: Bench) -> None:

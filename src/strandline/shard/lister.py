@@ -83,15 +83,16 @@ class Lister:
             found = described(
                 self._lease.machine, view.state, self._request, Bounds(as_of=times.as_of)
             )
-        self._begun = True
-        upto = self._end(view, target)
+        upto = max(self._after, self._end(view, target))
         if upto > self._after:
             bounds = Bounds(after=self._after, upto=upto)
             more = described(self._lease.machine, view.state, self._request, bounds)
             found = Described([*found.parts, *more.parts], [*found.audits, *more.audits])
-            self._after = upto
         over = target.is_closed or target == times.until
-        return Increment(found, Frontier.closed() if over else target, target, view.pin)
+        increment = Increment(found, Frontier.closed() if over else target, target, view.pin)
+        # Only now: an error above must leave everything to be listed again.
+        self._begun, self._after = True, upto
+        return increment
 
     def _end(self, view: View, target: Frontier) -> Time:
         """The first time that is not listed; a closed shard has nothing after its last batch."""
