@@ -48,11 +48,42 @@ def test_s04_a_pin_goes_back_with_its_own_bytes_whatever_the_order(case) -> None
         books.arrived(part, ROWS)
         assert lease.holds.pins == pins
         assert books.frontier == Frontier(frontier)
-    assert lease.since == 2
+    kinds = []
+    for given, since in ((0, 0), (0, 0), (0, 0), (3, 2)):
+        with books.changed:
+            ready = books.hand_out()
+        assert ready is not None
+        kinds.append(type(ready[0]))
+        assert (books.given, lease.since) == (Frontier(given), since)
+    assert kinds == [Updates, Updates, Updates, Progress]
     with books.changed:
-        events = [books.next_ready() for _ in range(5)]
-    kinds = [None if event is None else type(event[0]) for event in events]
-    assert kinds == [Updates, Updates, Updates, Progress, None]
+        assert books.hand_out() is None
+
+
+def test_with_workers_elsewhere_what_has_arrived_is_given(case) -> None:
+    books, lease = case
+    with books.changed:
+        books.go_abroad()
+    parts = books.take_all()
+    for part, given in zip(parts, (1, 2, 3), strict=True):
+        assert books.given == Frontier(given - 1)
+        books.arrived(part)
+        assert books.given == Frontier(given)
+    assert lease.since == 2
+
+
+def test_whose_turn_it_is_shows_in_the_books(case) -> None:
+    books, _ = case
+    assert books.sight(Frontier(3)).ready, "nobody has begun to fetch"
+    first, *others = books.take_all()
+    assert not books.sight(Frontier(3)).ready
+    books.arrived(first, ROWS)
+    assert books.sight(Frontier(3)).ready, "rows wait"
+    with books.changed:
+        books.go_abroad()
+    for part in others:
+        books.arrived(part)
+    assert not books.sight(Frontier(3)).ready, "workers need not poll"
 
 
 def test_s03_what_failed_stays_pinned_and_since_does_not_pass_it(case) -> None:
@@ -75,7 +106,7 @@ def test_letting_go_gives_everything_back(case) -> None:
     books.let_go()
     books.let_go()
     assert lease.holds.pins == 0
-    assert books.frontier == Frontier.closed()
+    assert (books.frontier, books.given) == (Frontier.closed(), Frontier(0))
     assert not books.arrived(first, ROWS)
     with books.changed:
         assert books.next_ready() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -74,6 +76,13 @@ def _until(subscription: Subscription, frontier: int | None) -> list[Event]:
         assert event is not None, f"ended after {seen}"
         seen.append(event)
     return seen
+
+
+def _wait(desk: Desk, true: Callable[[], bool]) -> None:
+    deadline = desk.env.clock.monotonic_ms() + 30_000
+    while not true():
+        assert desk.env.clock.monotonic_ms() < deadline, "not within the deadline"
+        desk.env.tasks.sleep(1)
 
 
 def _rows(events: list[Event]) -> list[tuple[int, int, int]]:
@@ -249,10 +258,54 @@ def test_s09_stopping_lets_everything_go(desk: Desk) -> None:
     _until(subscription, 3)
     subscription.close()
     subscription.close()
-    assert subscription.frontier == CLOSED
     assert desk.readers() == 0
     assert list(subscription) == []
-    assert subscription.status().health is Health.CLOSED
+    status = subscription.status()
+    assert (status.health, status.frontier) == (Health.CLOSED, CLOSED)
+    assert subscription.frontier == Frontier(3), "what was given out, to go on from"
+
+
+def test_the_frontier_is_never_ahead_of_what_was_taken(desk: Desk) -> None:
+    """Whoever notes the frontier at any moment and goes on from there has every row."""
+    desk.fill(0, 6)
+    for taken in range(1, 20):
+        subscription = desk.subscribe(0)
+        events: list[Event] = []
+        while len(events) < taken and Progress(Frontier(6)) not in events:
+            event = subscription.poll(10_000)
+            assert event is not None
+            events.append(event)
+        told = [event.frontier for event in events if isinstance(event, Progress)]
+        noted = subscription.frontier
+        assert noted == (told[-1] if told else Frontier(0))
+        subscription.close()
+        assert subscription.frontier == noted
+        before = [row for row in _rows(events) if noted.settled(row[1])]
+        if noted.time:
+            with desk.subscribe(noted.time - 1, snapshot=False) as rest:
+                before += _rows(_until(rest, 6)) if noted.time < 6 else []
+            assert before == [(n, n, 1) for n in range(6)]
+
+
+def test_the_end_is_told_before_the_frontier_closes(desk: Desk) -> None:
+    desk.fill(0, 3)
+    subscription = desk.subscribe(0, until=3)
+    for event in subscription:
+        assert subscription.frontier.is_closed == (event == Progress(CLOSED))
+    assert subscription.frontier == CLOSED
+    subscription.close()
+    assert subscription.frontier == CLOSED
+
+
+def test_history_is_held_until_it_was_taken(desk: Desk) -> None:
+    """Until then, somebody who comes back with the frontier must be able to go on from it."""
+    desk.fill(0, 4)
+    with desk.subscribe(0) as subscription:
+        assert subscription.poll(10_000) is not None
+        _wait(desk, lambda: subscription.status().frontier == Frontier(4))
+        desk.leases.sync(desk.machine)
+        (reader,) = desk.machine.refresh().readers.values()
+        assert reader.since == 0
 
 
 def test_s10_a_stop_wakes_whoever_waits(desk: Desk) -> None:
@@ -339,7 +392,8 @@ def test_s08_a_local_stop_gives_up_nothing_that_another_worker_owes(parts_desk: 
     assert subscription.frontier == Frontier(4)
     assert parts_desk.readers() == 1
     second.press()
-    assert subscription.frontier == CLOSED
+    assert subscription.status().frontier == CLOSED
+    assert subscription.frontier == Frontier(4)
     subscription.close()
     assert parts_desk.readers() == 0
 

@@ -3,6 +3,10 @@
     take_in ─► todo ─► (fetched, here or elsewhere) ─► arrived ─► ready ─► given out
                                                   └─► failed ─► stuck at its time, for ever
 
+There are two frontiers. `frontier` says what is still owed: it is ahead of the consumer, and
+closed once everything was let go. `given` says what the consumer has: whoever goes on from
+there later misses nothing. Times are given up in the lease with `given`.
+
 Everything that waits, waits on `changed`, and every change notifies it.
 """
 
@@ -45,6 +49,8 @@ class Accounts:
         self._owed: dict[str, PartDescriptor] = {}
         self._pins: dict[str, Pin] = {}
         self._lease: ReadLease | None = None
+        self._given = Frontier(as_of)
+        self._abroad = False
         self._over = False
 
     def hold(self, lease: ReadLease) -> None:
@@ -53,10 +59,18 @@ class Accounts:
 
     @property
     def frontier(self) -> Frontier:
-        """What was told last; closed once everything was let go."""
-        if self._over:
-            return Frontier.closed()
+        """What is told in the queue; closed once everything was let go."""
+        return Frontier.closed() if self._over else self.told
+
+    @property
+    def told(self) -> Frontier:
+        """The last step in the queue, whether it was taken from there or not."""
         return Frontier(self._as_of) if self._steps is None else self._steps.told
+
+    @property
+    def given(self) -> Frontier:
+        """How far everything is in the consumer's hands; it stays when all is let go."""
+        return self._given
 
     @property
     def failure(self) -> StrandlineError | None:
@@ -82,6 +96,14 @@ class Accounts:
     def over(self) -> bool:
         """Whether everything was let go."""
         return self._over
+
+    def go_abroad(self) -> None:
+        """From now on workers outside fetch, so what has arrived is in the consumer's hands.
+
+        The caller holds the lock.
+        """
+        self._abroad = True
+        self._give_up(self.told)
 
     def take_in(self, increment: Increment) -> None:
         """Owe what was listed, and keep it until it has arrived."""
@@ -160,6 +182,13 @@ class Accounts:
             self._ready.append((event, None))
             self.changed.notify_all()
 
+    def hand_out(self) -> Ready | None:
+        """Give the next thing to the consumer. The caller holds the lock."""
+        ready = self.next_ready()
+        if ready is not None and isinstance(ready[0], Progress):
+            self._give_up(ready[0].frontier)
+        return ready
+
     def next_ready(self) -> Ready | None:
         """The next thing to give out. The caller holds the lock."""
         return self._ready.popleft() if self._ready else None
@@ -186,13 +215,18 @@ class Accounts:
                 frontier=self.frontier if self._over else self._ledger.frontier,
                 upper=upper,
                 oldest="" if part is None else f"{part} at {part.owed}",
-                ready=bool(self._ready),
+                ready=self._waits,
                 error="" if error is None else str(error),
-                closed=self._over or self.finished,
+                closed=self._over or (self.finished and not self._waits),
             )
 
+    @property
+    def _waits(self) -> bool:
+        """Whether it is the consumer's turn: to take events, or, as a worker, parts."""
+        return bool(self._todo) or (bool(self._ready) and not self._abroad)
+
     def _tell(self) -> None:
-        """Tell how far it has come, and give up the times before. The caller holds the lock."""
+        """Queue how far it has come. The caller holds the lock."""
         frontier = self._ledger.frontier
         if self._steps is not None:
             step = self._steps.step(frontier, final=self._ledger.stuck)
@@ -200,10 +234,15 @@ class Accounts:
                 if self._ready and isinstance(self._ready[-1][0], Progress):
                     self._ready.pop()
                 self._ready.append((Progress(step), None))
-        self._downgrade(frontier)
+            if self._abroad:
+                self._give_up(self.told)
         self.changed.notify_all()
 
-    def _downgrade(self, frontier: Frontier) -> None:
+    def _give_up(self, frontier: Frontier) -> None:
+        """The consumer has everything before the frontier: nobody needs those times here."""
+        if self._over or frontier <= self._given:
+            return
+        self._given = frontier
         last = frontier.last()
         if self._lease is None or last is None or last <= self._as_of:
             return

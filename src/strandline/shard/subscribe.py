@@ -123,9 +123,13 @@ class Subscription:
 
     @property
     def frontier(self) -> Frontier:
-        """How far it has come: `as_of` at first, closed at the end."""
+        """How far everything was given out: `as_of` at first, closed after the very last event.
+
+        It moves with the `Progress` that you take, or with what workers report as arrived, and
+        stays where it is when you close: to go on from here later misses nothing.
+        """
         with self._changed:
-            return self._accounts.frontier
+            return self._accounts.given
 
     def status(self) -> Status:
         """How it is: running, waiting for its consumer, stalled and why, or closed."""
@@ -155,7 +159,7 @@ class Subscription:
         with self._changed:
             while True:
                 self._check_stalled()
-                ready = self._accounts.next_ready()
+                ready = self._accounts.hand_out()
                 if ready is not None:
                     break
                 if self._accounts.over or self._accounts.finished:
@@ -187,8 +191,10 @@ class Subscription:
                     f"subscription {self.shard} fetches by itself: take its workers before the "
                     "first event, or iterate over it"
                 )
-            self._abroad = True
-            self._unaudited.clear()
+            if not self._abroad:
+                self._abroad = True
+                self._accounts.go_abroad()
+                self._unaudited.clear()
         return Worker(self, number)
 
     def stop(self) -> None:
@@ -293,11 +299,13 @@ class Subscription:
         error = self._accounts.take_error(early=how == "halt")
         if error is None:
             return
-        _log.error("subscription to %s stopped at %s: %s", self.shard, self.frontier, error)
+        with self._changed:
+            frontier = self._accounts.told
+        _log.error("subscription to %s stopped at %s: %s", self.shard, frontier, error)
         if callable(how):
             how(error)
         elif how == "signal":
-            self._accounts.give(Failure(self.frontier, error))
+            self._accounts.give(Failure(frontier, error))
         else:
             with self._changed:
                 self._error = error
@@ -308,7 +316,7 @@ class Subscription:
     def _check_stalled(self) -> None:
         if self._raised:
             raise StalledError(
-                f"subscription to {self.shard} is stalled at {self._accounts.frontier} and stays "
+                f"subscription to {self.shard} is stalled at {self._accounts.given} and stays "
                 "there; close it and open a new one"
             ) from self._error
         if self._options.on_error == "halt":
