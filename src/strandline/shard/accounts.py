@@ -246,6 +246,8 @@ class Accounts:
         last = frontier.last()
         if self._lease is None or last is None or last <= self._as_of:
             return
+        if self._lease.closed:  # Everything has arrived, so the lister gave the lease back.
+            return
         try:
             self._lease.downgrade(last)
         except LeaseLostError as error:
