@@ -76,6 +76,20 @@ def test_an_input_is_not_read_before_its_first_place_is_reached():
     assert 6 not in read
 
 
+def test_many_small_inputs_are_looked_at_once_each_and_not_once_for_each_other(monkeypatch):
+    looks = []
+    take = sweeping._Cursor.take
+    monkeypatch.setattr(
+        sweeping._Cursor, "take", lambda self, bound: looks.append(bound) or take(self, bound)
+    )
+    sources = []
+    for k in range(300):
+        laid = lay_out(table([(k, 0, 1), (k + 300, 0, 1)]), SCHEMA)
+        sources.append(Source(laid.span()[0], iter([laid.updates])))
+    assert sum(each.num_rows for each in sweep(sources, SCHEMA)) == 600
+    assert len(looks) <= 2 * 300
+
+
 def test_an_input_out_of_order_is_damage():
     laid = lay_out(table([(k, 0, 1) for k in range(9)]), SCHEMA)
     pieces = [laid.updates.slice(5, 4), laid.updates.slice(0, 5)]

@@ -5,13 +5,14 @@
     sift       inputs without places: what no retraction can touch goes by as it is, and only
                the rest is kept together until the end
 
-The memory a sweep takes is about two row groups an input; what a sift takes, the updates of rows
-that some retraction names.
+The memory a sweep takes is about two row groups an input, and a slice; what a sift takes, the
+updates of rows that some retraction names.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,20 +61,21 @@ class _Cursor:
     def holds(self) -> bool:
         return bool(self._held)
 
-    def read(self) -> None:
-        """Take one more table in, or notice that there is none."""
+    def read(self) -> int:
+        """Take one more table in, or notice that there is none; how many rows there were."""
         table = next(self._tables, None)
         if table is None:
             self.ended = True
-            return
+            return 0
         if not table.num_rows:
-            return
+            return 0
         laid = lay_out(table, self._schema)
         first, last = laid.span()
         if first < self.reached:
             raise CorruptionError("the updates of a part are not in the order of their places")
         self.reached = last
         self._held.append(laid)
+        return int(table.num_rows)
 
     def take(self, bound: int | None) -> list[pa.Table]:
         """Give out what lies below `bound`, or everything."""
@@ -94,27 +96,43 @@ class _Cursor:
 def sweep(sources: Sequence[Source], schema: Schema) -> Iterator[pa.Table]:
     """The updates of all inputs in slices of ever higher places; no place is in two slices.
 
-    An input is not touched before the sweep has reached its first place.
+    An input is not touched before the sweep has reached its first place, give or take a slice.
     """
     waiting = sorted(sources, key=lambda source: source.place_lo, reverse=True)
     cursors: list[_Cursor] = []
     given: list[pa.Table] = []
     while True:
-        cursors = [each for each in cursors if not each.ended or each.holds]
-        going = [each.reached for each in cursors if not each.ended]
-        bound = min([*going, *(source.place_lo for source in waiting[-1:])], default=None)
+        bound = _read_on(waiting, cursors, schema)
         given += [table for cursor in cursors for table in cursor.take(bound)]
         if given and (bound is None or sum(map(len, given)) >= _SLICE_ROWS):
             yield pa.concat_tables(given)
             given = []
         if bound is None:
             return
-        # At this place there may be more than was read, in any input that has reached it.
-        while waiting and waiting[-1].place_lo == bound:
+        cursors = [each for each in cursors if not each.ended or each.holds]
+
+
+def _read_on(waiting: list[Source], cursors: list[_Cursor], schema: Schema) -> int | None:
+    """Read until a slice is held, and return how far all inputs were read; `None` is the end.
+
+    Looking at every input after every table would cost the square of their number, so tables
+    are read by the input that has come least far, and only a whole slice is looked for in all.
+    """
+    queue = [(each.reached, at) for at, each in enumerate(cursors) if not each.ended]
+    heapify(queue)
+    held = 0
+    while True:
+        edges = [reached for reached, _ in queue[:1]] + [each.place_lo for each in waiting[-1:]]
+        if not edges or held >= _SLICE_ROWS:
+            return min(edges, default=None)
+        if waiting and waiting[-1].place_lo == min(edges):
             cursors.append(_Cursor(waiting.pop(), schema))
-        for cursor in cursors:
-            if cursor.reached == bound and not cursor.ended:
-                cursor.read()
+            heappush(queue, (cursors[-1].reached, len(cursors) - 1))
+            continue
+        _, at = heappop(queue)
+        held += cursors[at].read()
+        if not cursors[at].ended:
+            heappush(queue, (cursors[at].reached, at))
 
 
 def retracted(tables: Iterable[pa.Table], schema: Schema) -> U64:
