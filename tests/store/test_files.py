@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
@@ -191,21 +192,18 @@ def test_a_failure_at_any_call_of_a_put_says_whether_it_happened(
 
 
 def test_a_failed_sync_of_file_or_folder_is_never_reported_as_not_applied(tmp_path: Path):
-    blob = FilesBlob(tmp_path)
-    blob.put("a/first", b"v")  # The folders are known to be durable from here on.
-
     def outcome(nth: int) -> str:
-        disk = FailingDisk(nth, errno.EIO)
-        again = FilesBlob(tmp_path, disk)
-        again._durable.add(("a",))
+        disk = FailingDisk(-1, errno.EIO)
+        blob = FilesBlob(tmp_path, disk)
+        blob.put("a/first", b"v")  # The folders are known to be durable from here on.
+        disk.left = nth
         try:
-            again.put("a/k", WHOLE)
+            blob.put("a/k", WHOLE)
         except StoreError as error:
             return f"{disk.failed} {type(error).__name__}"
         return "done"
 
-    assert [outcome(nth) for nth in range(7)] == [
-        "open_folder NotAppliedError",
+    assert [outcome(nth) for nth in range(6)] == [
         "create NotAppliedError",
         "write NotAppliedError",
         "sync MaybeAppliedError",
@@ -268,6 +266,71 @@ def test_no_call_leaks_a_descriptor(tmp_path: Path):
     before = _descriptors()
     for _ in range(5):
         use(blob)
+    assert _descriptors() == before
+
+
+def test_a_delete_removes_the_folders_that_it_leaves_empty(tmp_path: Path):
+    blob = FilesBlob(tmp_path)
+    for key in ("s/w/1", "s/w/2", "s/v/1"):
+        blob.put(key, b"v")
+    blob.delete("s/w/1")
+    assert (tmp_path / "s/w").is_dir()
+    blob.delete("s/w/2")
+    assert not (tmp_path / "s/w").exists()
+    assert (tmp_path / "s/v").is_dir()
+    (tmp_path / "s/v/.put-1").write_bytes(b"half")
+    blob.delete("s/v/1")
+    assert (tmp_path / "s/v").is_dir(), "a put is under way in it"
+    [left] = blob.leftovers()
+    blob.remove_leftover(left)
+    assert [*tmp_path.iterdir()] == []
+    blob.put("s/w/1", b"again")
+    assert blob.get("s/w/1") == b"again"
+
+
+def test_a_put_survives_that_others_remove_its_folder(tmp_path: Path):
+    ours, theirs = FilesBlob(tmp_path), FilesBlob(tmp_path)
+    ours.put("s/w/1", b"v")
+    theirs.delete("s/w/1")
+    ours.put("s/w/2", b"v")
+    assert theirs.get("s/w/2") == b"v"
+
+
+def test_puts_and_deletes_of_many_tasks_in_one_folder_all_succeed(tmp_path: Path):
+    def work(number: int) -> list[bytes | None]:
+        blob = shared if number % 2 else FilesBlob(tmp_path)
+        found = []
+        for _ in range(50):
+            blob.put(f"s/w/{number}", WHOLE)
+            found.append(blob.get(f"s/w/{number}"))
+            assert blob.delete(f"s/w/{number}") is True
+        return found
+
+    shared = FilesBlob(tmp_path)
+    with ThreadPoolExecutor(6) as pool:
+        for found in pool.map(work, range(6)):
+            assert found == [WHOLE] * 50
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_that_is_always_removed_again_is_told_as_not_applied(tmp_path: Path):
+    class Removing(OsDisk):
+        def create(self, folder: int, name: str) -> int:
+            (tmp_path / "s").rmdir()
+            return super().create(folder, name)
+
+    with pytest.raises(NotAppliedError, match="removed again and again"):
+        FilesBlob(tmp_path, Removing()).put("s/k", b"v")
+
+
+def test_only_so_many_folders_stay_open(tmp_path: Path):
+    blob = FilesBlob(tmp_path)
+    before = _descriptors()
+    for number in range(100):
+        blob.put(f"s/{number}/k", b"v")
+    assert _descriptors() - before == len(blob._durable) == 64
+    for number in range(100):
+        blob.delete(f"s/{number}/k")
     assert _descriptors() == before
 
 

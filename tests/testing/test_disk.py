@@ -94,6 +94,41 @@ def test_s83_a_folder_that_another_client_made_and_did_not_sync_is_synced_by_us(
     assert FilesBlob(ROOT, disk).get("a/k") == WHOLE
 
 
+def test_s83_a_folder_that_was_removed_and_made_again_by_another_client_is_synced_by_us():
+    disk = ForgetfulDisk()
+    ours, theirs = FilesBlob(ROOT, disk), FilesBlob(ROOT, disk)
+    ours.put("a/b/first", WHOLE)
+    theirs.delete("a/b/first")
+    # The other client stops right after making the folders again.
+    root = disk.open_root(ROOT)
+    disk.make_folder(root, "a")
+    disk.make_folder(disk.open_folder(root, "a"), "b")
+    ours.put("a/b/second", WHOLE)
+    disk.power_cut()
+    assert FilesBlob(ROOT, disk).get("a/b/second") == WHOLE
+
+
+@pytest.mark.parametrize("seed", CHANCES)
+def test_s83_what_is_put_into_a_folder_that_was_removed_survives(seed: int | None):
+    for cut_at in count():
+        disk = ForgetfulDisk(cut_at)
+        acknowledged = False
+        with contextlib.suppress(PowerCutError):
+            blob, other = FilesBlob(ROOT, disk), FilesBlob(ROOT, disk)
+            blob.put("a/b/first", WHOLE)
+            other.delete("a/b/first")
+            blob.put("a/b/second", WHOLE)
+            acknowledged = True
+        disk.power_cut(_chance(seed))
+        after = FilesBlob(ROOT, disk)
+        assert after.get("a/b/second") in ((WHOLE,) if acknowledged else (None, WHOLE))
+        after.put("a/b/second", WHOLE)
+        disk.power_cut(_chance(seed))
+        assert FilesBlob(ROOT, disk).get("a/b/second") == WHOLE
+        if acknowledged:
+            return
+
+
 @pytest.mark.parametrize("seed", CHANCES)
 def test_s83_a_deleted_object_stays_deleted_and_is_never_torn(seed: int | None):
     for cut_at in count():

@@ -75,6 +75,10 @@ class Disk(Protocol):
 
     def unlink(self, folder: int, name: str) -> None: ...
 
+    def remove_folder(self, folder: int, name: str) -> None:
+        """Remove a folder that is empty; in one that was removed nothing can be created."""
+        ...
+
     def entries(self, folder: int) -> Iterator[Entry]: ...
 
     def kind(self, folder: int, name: str) -> Kind: ...
@@ -143,6 +147,9 @@ class OsDisk:
 
     def unlink(self, folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        os.rmdir(name, dir_fd=folder)
 
     def entries(self, folder: int) -> Iterator[Entry]:
         # Scanning moves the position of a descriptor, so each scan has its own.

@@ -12,6 +12,11 @@ A name that starts with a dot is no key, so a leftover is never listed nor read;
 shows them. An error before 4 is *did not happen*, except that a failed sync is always *may
 have happened*: the system may call the same bytes clean the next time it is asked, so only a
 whole new put, with a new file, may claim success after it.
+
+A delete removes the folders that it leaves empty; whether that survives a power cut does not
+matter. So a folder may go at any moment, and another process may make one of the same name that
+nobody has synced: a name proves nothing. A client therefore keeps the folder itself open after
+step 1. In one that was removed nothing can be created, and then the put starts again.
 """
 
 from __future__ import annotations
@@ -41,6 +46,10 @@ if TYPE_CHECKING:
 
 _Names = tuple[str, ...]
 _LEFTOVER = ".put-"
+_OPEN_MAX = 64
+"""So many folders stay open; each needs a descriptor, of which a process has a few hundred."""
+_ATTEMPTS = 100
+"""Each is lost only to somebody who emptied the same folder at the same moment."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space, then try again",
@@ -69,22 +78,21 @@ class Leftover:
     modified_ms: int
 
 
-class _Root:
-    """The root's descriptor; closed when the last call that uses it is over.
+class _Open:
+    """A folder's descriptor; closed when the last call that uses it is over.
 
     A number closed while another task still uses it could come to mean another folder.
     """
 
     __slots__ = ("disk", "folder")
 
-    def __init__(self, disk: Disk, path: Path) -> None:
+    def __init__(self, disk: Disk, folder: int) -> None:
         self.disk = disk
-        self.folder = disk.open_root(path)
+        self.folder = folder
 
     def __del__(self) -> None:
-        if hasattr(self, "folder"):
-            with suppress(OSError):
-                self.disk.close(self.folder)
+        with suppress(OSError):
+            self.disk.close(self.folder)
 
 
 class FilesBlob:
@@ -94,10 +102,10 @@ class FilesBlob:
         self._disk: Disk = disk or OsDisk()
         self._path = root
         with _told(f"open folder {root}"):
-            self._root: _Root | None = _Root(self._disk, root)
-        # Folders whose own names this client has synced, up to the root. A folder that is
-        # merely there may have been made by another process that has not synced it yet.
-        self._durable: set[_Names] = {()}
+            self._root: _Open | None = _Open(self._disk, self._disk.open_root(root))
+        # Folders whose own names this client has synced, up to the root, the last used last. A
+        # folder that is merely there may have been made by another process that has not yet.
+        self._durable: dict[_Names, _Open] = {}
 
     def get(self, key: str) -> bytes | None:
         with _told(f"read object {key}"):
@@ -112,21 +120,18 @@ class FilesBlob:
         what = f"write object {key}"
         with _told(what):
             try:
-                with self._folder_for(where, what) as folder:
-                    self._write(folder, name, value, what)
-                    self._sync(folder, what)
+                folder, attempt, file = self._create(where, what)
+                self._write(folder.folder, attempt, file, value, what)
+                self._rename(folder.folder, attempt, name, what)
+                self._sync(folder.folder, what)
             except (OSError, StoreError):
-                self._durable.discard(where)  # Whatever went wrong, trust nothing next time.
+                self._durable.pop(where, None)  # Whatever went wrong, trust nothing next time.
                 raise
 
     def delete(self, key: str) -> bool:
         above, name = _place(key)
         with _told(f"delete object {key}"):
-            try:
-                with self._folder(above) as folder:
-                    return self._unlink(folder, name)
-            except _ABSENT:
-                return False
+            return self._remove(above, name)
 
     def list(self, prefix: str) -> Iterator[BlobEntry]:
         above, _, partial = valid_prefix(prefix).rpartition("/")
@@ -148,14 +153,11 @@ class FilesBlob:
         if not name.startswith(_LEFTOVER):
             raise NameRefusedError(f"file {printable(leftover.path)} is no leftover")
         with _told(f"delete leftover {leftover.path}"):
-            try:
-                with self._folder(above) as folder:
-                    return self._unlink(folder, name)
-            except _ABSENT:
-                return False
+            return self._remove(above, name)
 
     def close(self) -> None:
         self._root = None
+        self._durable.clear()
 
     # Reading.
 
@@ -191,22 +193,57 @@ class FilesBlob:
 
     # Writing.
 
-    def _write(self, folder: int, name: str, value: bytes, what: str) -> None:
-        """Steps 2 to 4 of a put."""
+    def _create(self, where: _Names, what: str) -> tuple[_Open, str, int]:
+        """Steps 1 and 2 of a put: the folder, the name of the attempt and its file."""
         attempt = _LEFTOVER + os.urandom(12).hex()
-        file = self._disk.create(folder, attempt)
-        try:
+        for _ in range(_ATTEMPTS):
+            try:
+                folder = self._folder_for(where, what)
+                return folder, attempt, self._disk.create(folder.folder, attempt)
+            except FileNotFoundError:
+                self._durable.pop(where, None)
+        raise FileNotFoundError(errno.ENOENT, "its folder is removed again and again")
+
+    def _write(self, folder: int, attempt: str, file: int, value: bytes, what: str) -> None:
+        with self._cleared(folder, attempt):
             try:
                 self._disk.write(file, value)
                 self._sync(file, what)
             finally:
                 self._disk.close(file)
-            with _told_if_refused(what):
-                self._disk.rename(folder, attempt, name)
+
+    def _rename(self, folder: int, attempt: str, name: str, what: str) -> None:
+        with self._cleared(folder, attempt), _told_if_refused(what):
+            self._disk.rename(folder, attempt, name)
+
+    @contextmanager
+    def _cleared(self, folder: int, attempt: str) -> Iterator[None]:
+        try:
+            yield
         except (OSError, StoreError):
             with suppress(OSError):  # What can't be removed is a leftover, no more.
                 self._disk.unlink(folder, attempt)
             raise
+
+    # Deleting.
+
+    def _remove(self, above: _Names, name: str) -> bool:
+        """Remove a file for good, then the folders that are empty now; whether it was there."""
+        try:
+            with self._folder(above) as folder:
+                there = self._unlink(folder, name)
+        except _ABSENT:
+            there = False
+        self._remove_empty(above)
+        return there
+
+    def _remove_empty(self, names: _Names) -> None:
+        """A folder that is in use, or that can't be removed, simply stays."""
+        with suppress(OSError):
+            for depth in range(len(names), 0, -1):
+                with self._folder(names[: depth - 1]) as above:
+                    self._disk.remove_folder(above, names[depth - 1])
+                self._durable.pop(names[:depth], None)
 
     def _unlink(self, folder: int, name: str) -> bool:
         what = f"delete file {name}"
@@ -245,18 +282,27 @@ class FilesBlob:
             if folder != root.folder:
                 self._disk.close(folder)
 
-    @contextmanager
-    def _folder_for(self, names: _Names, what: str) -> Iterator[int]:
-        """Open a folder below the root, after making sure that it is there for good."""
-        if names not in self._durable:
-            for depth in range(len(names)):
-                with self._folder(names[:depth]) as above:
-                    with suppress(FileExistsError):
-                        self._disk.make_folder(above, names[depth])
-                    self._sync(above, what)
-            self._durable.add(names)
-        with self._folder(names) as folder:
-            yield folder
+    def _folder_for(self, names: _Names, what: str) -> _Open:
+        """A folder below the root that is there for good, or was removed since."""
+        root = self._opened_root()
+        found = self._durable.pop(names, None)
+        if found is None:
+            found = root
+            for name in names:
+                found = self._made_below(found, name, what)
+        if names:
+            self._durable[names] = found
+            for oldest in list(self._durable)[:-_OPEN_MAX]:
+                self._durable.pop(oldest, None)
+        return found
+
+    def _made_below(self, above: _Open, name: str, what: str) -> _Open:
+        """Opened before the name is synced: so what is synced is this very folder, or none."""
+        with suppress(FileExistsError):
+            self._disk.make_folder(above.folder, name)
+        below = _Open(self._disk, self._open_below(above.folder, name))
+        self._sync(above.folder, what)
+        return below
 
     def _open_below(self, folder: int, name: str) -> int:
         try:
@@ -275,7 +321,7 @@ class FilesBlob:
         finally:
             self._disk.close(file)
 
-    def _opened_root(self) -> _Root:
+    def _opened_root(self) -> _Open:
         root = self._root
         if root is None:
             raise HandleClosedError(f"blob store {self._path} is closed: open it again")

@@ -38,6 +38,7 @@ class _File:
 class _Folder:
     names: dict[str, _File | _Folder] = field(default_factory=dict)
     synced: dict[str, _File | _Folder] = field(default_factory=dict)
+    removed: bool = False
 
 
 class ForgetfulDisk:
@@ -122,6 +123,16 @@ class ForgetfulDisk:
         self._find(folder, name)
         del self._folder(folder).names[name]
 
+    def remove_folder(self, folder: int, name: str) -> None:
+        self._step(f"remove_folder {name}")
+        found = self._find(folder, name)
+        if not isinstance(found, _Folder):
+            raise _failed(errno.ENOTDIR)
+        if found.names:
+            raise _failed(errno.ENOTEMPTY)
+        found.removed = True
+        del self._folder(folder).names[name]
+
     def entries(self, folder: int) -> Iterator[Entry]:
         self._step("entries")
         for name, found in list(self._folder(folder).names.items()):
@@ -158,6 +169,8 @@ class ForgetfulDisk:
 
     def _add(self, folder: int, name: str, new: _File | _Folder) -> _File | _Folder:
         names = self._folder(folder).names
+        if self._folder(folder).removed:
+            raise _failed(errno.ENOENT)
         if name in names:
             raise _failed(errno.EEXIST)
         names[name] = new
@@ -191,6 +204,7 @@ def _forget(folder: _Folder, chance: random.Random | None) -> None:
             else:
                 del kept[name]
     folder.names, folder.synced = dict(kept), kept
+    folder.removed = False  # Whoever gets here is named by a folder that is there.
     for found in kept.values():
         if isinstance(found, _Folder):
             _forget(found, chance)
