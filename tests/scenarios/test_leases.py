@@ -71,11 +71,13 @@ def _moments(start: float, every_ms: float) -> Iterator[float]:
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("appends", [200, 2_000])
-def test_s37_an_idle_reader_costs_the_same_however_much_is_appended(appends: int) -> None:
-    """Its hold moves only where that frees something: nothing waits for it for two heartbeats.
+@pytest.mark.parametrize(("appends", "leases"), [(500, 5), (2_000, 20)])
+def test_s37_an_idle_reader_costs_the_same_however_much_is_appended(
+    appends: int, leases: int
+) -> None:
+    """Its hold moves only where that frees something: nothing waits for more than a heartbeat.
 
-    One bound for both numbers of appends: neither records nor garbage grow with them.
+    One bound for both: at the same rate, neither records nor garbage grow with the appends.
     """
     with Simulation(37) as sim:
         place = Place(sim, upkeep_ms=100, manifest_every=64)
@@ -83,15 +85,15 @@ def test_s37_an_idle_reader_costs_the_same_however_much_is_appended(appends: int
         place.fill(busy, 1)
         shard = idle.shard
         reader = idle.call(lambda: shard.reader(purpose="nobody calls it"))
-        load = Load(place, busy, appends=appends, over_ms=20 * LEASE)
+        load = Load(place, busy, appends=appends, over_ms=leases * LEASE)
         load.run()
-        assert sim.elapsed_ms() > 20 * LEASE
+        assert sim.elapsed_ms() >= leases * LEASE
         assert place.reader(reader.id) is not None
         assert busy.metrics.value("leases_expired", "orders") == 0
-        assert busy.metrics.value("compactions", "orders") > appends / 50
-        assert load.blocked_ms <= 2 * TICK
-        assert load.records <= 250
-        assert load.unreferenced <= 150
+        assert busy.metrics.value("compactions", "orders") >= appends / 20
+        assert load.blocked_ms <= SOON
+        assert load.records <= 100
+        assert load.unreferenced <= 60
         found = idle.call(lambda: reader.snapshot(0).to_arrow())
         assert found["id"].to_pylist() == [0]
 

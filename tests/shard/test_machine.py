@@ -187,3 +187,18 @@ def test_an_append_of_a_writer_that_expired_meanwhile_is_in_doubt_and_not_refuse
     # Without a doubt it is refused.
     object.__setattr__(ours.env, "consensus", inner)
     assert isinstance(_append(ours, "b", 1), c.Lost)
+
+
+def test_s46_who_was_overtaken_looks_first_until_it_is_alone_again(lab: Lab) -> None:
+    ours, theirs = lab.machine(), lab.machine()
+    for epoch in range(1, 40):
+        (ours if epoch % 2 else theirs).demand(c.Fence(epoch))
+    overtaken = [m.env.metrics.value("conflicts", "orders") for m in (ours, theirs)]
+    assert max(overtaken) <= 1
+    for epoch in range(40, 80):
+        ours.demand(c.Fence(epoch))
+    scanned: list[str] = []
+    scan = ours.env.consensus.scan
+    ours.env.consensus.scan = lambda *page: scanned.append("scan") or scan(*page)  # type: ignore[method-assign]
+    ours.demand(c.Fence(80))
+    assert scanned == []
