@@ -30,11 +30,11 @@ from strandline.shard.pulse import KEY_PREFIX, decode_pulse, is_over, slot_of
 
 SEED = 20_260_301
 LEASE_MS = 1500
-HUNG_S = 45
+HUNG_S = 60
 """A process that writes nothing for so long hangs; the longest pause of another is 4.5 s."""
 BURIED_S = 15
 """When upkeep has been at work for so long, the leases of the dead are gone: ten leases."""
-CHECK_EVERY = 20
+CHECK_EVERY = 40
 EVERYTHING_EVERY = 40
 """In so many cycles, one kills all processes at once."""
 AT_WORK = 8
@@ -293,7 +293,8 @@ class Chaos:
         self._witness.store.close()
         self._phase("tend")
         with strandline.open(self._url, settings=TENDING, upkeep=False) as store:
-            tend(store, BURIED_S)
+            if not tend(store, 4 * BURIED_S):
+                self._wrong("upkeep came to no end")
             remains = look_at_remains(store)
         self.outcome.ends |= remains.counts
         for what in [*remains.wrong, *self._too_many(remains.counts)]:

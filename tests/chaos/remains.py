@@ -34,8 +34,8 @@ class Remains:
     wrong: list[str] = field(default_factory=list)
 
 
-def tend(store: Store, deadline_s: float) -> None:
-    """Upkeep, until the dead are buried and nothing is left to do, or time is up."""
+def tend(store: Store, deadline_s: float) -> bool:
+    """Upkeep, until the dead are buried and nothing is left to do; `False` if time is up."""
     end = now() + int(deadline_s * 1e9)
     machines = [store.machine(name) for name in SHARDS]
     busy = True
@@ -46,6 +46,7 @@ def tend(store: Store, deadline_s: float) -> None:
             store.upkeep.collector.sweep(machine, delete=True)
             busy |= bool(_leases_of_others(store, machine))
         time.sleep(0.2)
+    return not busy
 
 
 def look_at_remains(store: Store) -> Remains:
