@@ -11,13 +11,14 @@ from strandline.errors import (
     BoundsError,
     CorruptionError,
     LeaseLostError,
+    NotAppliedError,
     SinceError,
     StalledError,
     StrandlineError,
     UsageError,
 )
 from strandline.model.frontier import Frontier
-from strandline.shard import command as c
+from strandline.shard import command as c, lister
 from strandline.shard.descriptor import PartDescriptor
 from strandline.shard.events import Event, Failure, Progress, Updates
 from strandline.shard.fetch import fetch_part
@@ -155,6 +156,41 @@ def test_nothing_comes_of_a_subscription_that_ends_before_it_starts(desk: Desk) 
     subscription = desk.subscribe(3, until=3)
     assert list(subscription) == [Progress(CLOSED)]
     subscription.close()
+
+
+def test_an_outage_is_a_stall_that_ends_with_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(lab, stall_ms=100, read_deadline_ms=1)
+    desk.fill(0, 1)
+    with desk.subscribe(0) as subscription:
+        _until(subscription, 1)
+        _wait(desk, lambda: subscription.status().health is Health.RUNNING)
+
+        def away(*_: object) -> None:
+            raise NotAppliedError("the store is away")
+
+        monkeypatch.setattr(lister, "pinned_view", away)
+        _wait(desk, lambda: desk.env.metrics.value("stalls", desk.machine.name) > 0)
+        _wait(desk, lambda: "the store is away" in subscription.status().cause)
+        assert subscription.status().health is Health.STALLED
+        monkeypatch.undo()
+        _wait(desk, lambda: subscription.status().health is Health.RUNNING)
+        desk.fill(1, 2)
+        assert _rows(_until(subscription, 2)) == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("polls", [0, 1])
+def test_a_subscription_that_nobody_polls_waits_for_its_consumer(lab: Lab, polls: int) -> None:
+    desk = Desk(lab, inline_max_bytes=0, stall_ms=1)
+    desk.fill(0, 4)
+    with desk.subscribe(0, until=4) as subscription:
+        for _ in range(polls):
+            assert subscription.poll(10_000) is not None
+        _wait(desk, lambda: subscription.status().health is Health.WAITING)
+        if polls:
+            _wait(desk, lambda: subscription.status().frontier == CLOSED)
+        assert subscription.status().health is Health.WAITING
+        list(subscription)
+        assert subscription.status().health is Health.CLOSED
 
 
 def test_columns_and_filters_are_applied(desk: Desk) -> None:

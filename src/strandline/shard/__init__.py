@@ -24,6 +24,7 @@ extract        pure   the rows that a descriptor asks for, out of a part's bytes
 fetch          shell  fetches parts, several at once, with a bound on the bytes in flight
 filters        pure   which rows a reader wants: conditions on columns
 findings       pure   what a check of a store may find
+follow         shell  the listing half of a subscription, through outages of the store
 frontiers      shell  how far a shard is settled, as its readers may see it
 fsck           shell  proves that a store is what it says, and finds what nobody needs
 garbage        pure   what may be deleted, and when

@@ -6,10 +6,10 @@
                 case Updates(rows): ...
                 case Progress(frontier): ...
 
-One task lists, several fetch; what they may tell is decided in `ledger`, `progress`, `stop` and
-`watch`. The listing task also owns the lease: it gives it back when everything has arrived, or
-when all workers have stopped. Snapshot rows come part by part, each consolidated by itself; it
-is their sum that is the snapshot.
+One task lists (`follow`), several fetch; what they may tell is decided in `ledger`, `progress`,
+`stop` and `watch`. The listing task also owns the lease: it gives it back when everything has
+arrived, or when all workers have stopped. Snapshot rows come part by part, each consolidated by
+itself; it is their sum that is the snapshot.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from strandline.errors import (
     BoundsError,
     CorruptionError,
     InvariantError,
-    MaybeAppliedError,
-    NotAppliedError,
     SinceError,
     StalledError,
     StrandlineError,
@@ -35,6 +33,7 @@ from strandline.shard.diagnose import diagnose
 from strandline.shard.events import Failure
 from strandline.shard.extract import stamped
 from strandline.shard.fetch import BUGS, Fetcher, bug, fetch_rule
+from strandline.shard.follow import Follower, Hooks
 from strandline.shard.frontiers import visible
 from strandline.shard.lister import Lister, Range
 from strandline.shard.listing import newest_time
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from strandline.shard.leases import Leases, ReadLease
     from strandline.shard.lister import Increment
     from strandline.shard.machine import Machine
-    from strandline.shard.state import State
     from strandline.shard.watch import Status
 
 _log = logging.getLogger(__name__)
@@ -108,13 +106,15 @@ class Subscription:
         self._fetcher = Fetcher(env, machine.name, self._deliver, rule)
         self._fetching = False
         self._lease: ReadLease | None = None
-        self._lister: Lister | None = None
+        self._follower: Follower | None = None
         if isinstance(lease, SinceError):
             self._accounts.listing_failed(lease)
         else:
             self._lease = lease
             self._accounts.hold(lease)
-            self._lister = Lister(lease, request, times)
+            hooks = Hooks(full=self._is_full, found=self._found, look=self._look)
+            lister = Lister(lease, request, times)
+            self._follower = Follower(machine, lister, self._accounts, hooks=hooks)
         self._task = env.tasks.start(f"list {machine.name}", self._run)
 
     @property
@@ -133,8 +133,11 @@ class Subscription:
 
     def status(self) -> Status:
         """How it is: running, waiting for its consumer, stalled and why, or closed."""
-        lister = self._lister
-        sight = self._accounts.sight(Frontier(self.as_of) if lister is None else lister.upper)
+        follower = self._follower
+        upper = Frontier(self.as_of) if follower is None else follower.upper
+        unseen_ms, trouble = (0, "") if follower is None else follower.unseen()
+        sight = self._accounts.sight(upper)
+        sight = replace(sight, unseen_ms=unseen_ms, trouble=trouble)
         with self._changed:
             return self._watch.look(self._machine.env.clock.monotonic_ms(), sight)
 
@@ -330,8 +333,8 @@ class Subscription:
     def _run(self) -> None:
         """The listing task."""
         try:
-            if self._lister is not None and self._started():
-                self._list(self._lister)
+            if self._follower is not None:
+                self._follower.run(self._options.start_signal)
         except StrandlineError as error:
             self._accounts.listing_failed(error)
         except BUGS as error:
@@ -344,55 +347,12 @@ class Subscription:
             except StrandlineError as error:
                 _log.warning("the lease on %s was left to expire: %s", self.shard, error)
 
-    def _started(self) -> bool:
-        """Wait for the signal to start; the lease is held already (S14)."""
-        signal = self._options.start_signal
-        poll_ms = self._machine.env.settings.poll_cap_ms
-        while signal is not None and not self._accounts.over:
-            if signal() if callable(signal) else signal.wait(poll_ms):
-                break
-            if callable(signal):
-                self._machine.env.tasks.sleep(poll_ms)
-        return not self._accounts.over
-
-    def _list(self, lister: Lister) -> None:
-        settings = self._machine.env.settings
-        pause_ms = float(settings.poll_first_ms)
-        while not self._accounts.listing_over:
-            self._look()
-            full = self._is_full()
-            increment = None if full else self._step(lister)
-            if increment is None:
-                self._rest(None if full else lister.state, pause_ms)
-                pause_ms = min(pause_ms * 1.5, settings.poll_cap_ms)
-                continue
-            pause_ms = float(settings.poll_first_ms)
-            self._accounts.take_in(increment)
-            increment.pin.give_back()
-            self._audit(increment.listed.audits)
-            self._submit()
-            if increment.frontier.is_closed:
-                return
-
-    def _step(self, lister: Lister) -> Increment | None:
-        try:
-            return lister.step()
-        except (NotAppliedError, MaybeAppliedError):
-            self._machine.env.metrics.add("retries", self.shard)
-            return None
-
-    def _rest(self, state: State | None, pause_ms: float) -> None:
-        """Wait for a version after `state`, or with `None` for room, which no version makes."""
-        if state is not None:
-            self._machine.pause(state, pause_ms)
-            return
-        with self._changed:
-            self._changed.wait(int(pause_ms))
-
-    def _audit(self, audits: Sequence[PartDescriptor]) -> None:
+    def _found(self, increment: Increment) -> None:
+        audits = increment.listed.audits
         with self._changed:
             if not self._abroad:
                 self._unaudited += [replace(audit, id=f"audit {audit.id}") for audit in audits]
+        self._submit()
 
     def _is_full(self) -> bool:
         return self._accounts.backlog + self._fetcher.queued >= _BACKLOG

@@ -2,8 +2,9 @@
 
 A reader is one of:
 
-    STALLED  something failed, or the frontier stood still for `stall_ms` although more is settled
-    WAITING  rows are ready and the consumer has not taken them: not our stall
+    STALLED  something failed, or the frontier stood still for `stall_ms` although more is settled,
+             or nobody could see for as long whether more is settled
+    WAITING  something is ready and the consumer has not taken it: not our stall
     RUNNING  everything else: caught up, or moving
     CLOSED   it has given out all there ever will be, or was closed
 """
@@ -40,6 +41,10 @@ class Sight:
     """Whether the consumer could take something at once."""
     error: str = ""
     closed: bool = False
+    unseen_ms: int = 0
+    """For how long the shard has been looked for in vain: `upper` is as old."""
+    trouble: str = ""
+    """What went wrong when it was looked for last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Status:
     oldest: str
     cause: str
     still_ms: int
-    """How long the frontier has not moved although it should have."""
+    """How long the frontier has not moved although it should have, or nobody could tell."""
 
     def __str__(self) -> str:
         line = f"{self.health.value} at {self.frontier}, settled up to {self.upper}"
@@ -74,7 +79,7 @@ class Watch:
         if sight.frontier != self._frontier or not behind or sight.ready:
             self._frontier = sight.frontier
             self._since_ms = now_ms
-        still_ms = now_ms - self._since_ms
+        still_ms = max(now_ms - self._since_ms, sight.unseen_ms)
         health, cause = self._judge(sight, still_ms)
         return Status(health, sight.frontier, sight.upper, sight.oldest, cause, still_ms)
 
@@ -83,10 +88,13 @@ class Watch:
             return Health.STALLED, sight.error
         if sight.closed:
             return Health.CLOSED, ""
+        if sight.unseen_ms >= self._stall_ms:
+            unseen = f"the shard could not be seen for {sight.unseen_ms // 1000} s"
+            return Health.STALLED, f"{unseen}: {sight.trouble}" if sight.trouble else unseen
         if sight.ready:
-            return Health.WAITING, "rows are ready and have not been taken"
+            return Health.WAITING, "what is ready has not been taken by its consumer"
         if still_ms < self._stall_ms:
             return Health.RUNNING, ""
-        if sight.oldest:
-            return Health.STALLED, f"not fetched for {still_ms // 1000} s: {sight.oldest}"
-        return Health.STALLED, f"nothing was listed for {still_ms // 1000} s"
+        seconds = still_ms // 1000
+        late = f"not fetched for {seconds} s: {sight.oldest}" if sight.oldest else ""
+        return Health.STALLED, late or f"nothing was listed for {seconds} s"
