@@ -42,12 +42,6 @@ def test_readers_and_holders_read():
     assert any(name.startswith("r") for name in held)
 
 
-def test_owners_commit_and_intruders_are_refused():
-    world = played(o=roles.owner("t", ("a", "b")), i=roles.intruder("a"), r=roles.reader("a"))
-    assert {"timeline t", "a", "b"} <= {call.shard for call in world.history.appends}
-    assert world.sim.seen["an intruder was refused"] > 0
-
-
 def test_a_vandal_destroys_one_object():
     with Simulation(1) as sim:
         world = World(sim)

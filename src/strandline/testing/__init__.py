@@ -17,6 +17,7 @@ mutants            shell  wrong variants of the shipped code, which must be caug
 node               shell  one simulated process: its ports, and the ways it can suffer
 observer           shell  sees every effect on the shared store of a history
 oracle             pure   what a shard must hold at each time, by what writers were told
+owners             shell  roles around a timeline
 picking            shell  chooses which ready task runs next
 remains            shell  what a history leaves behind in its store
 roles              shell  what simulated processes do with shards

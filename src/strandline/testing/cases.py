@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import ConflictError, LeaseLostError
 from strandline.shard.findings import Severity
 from strandline.shard.fsck import fsck
-from strandline.testing import roles, streaming
+from strandline.testing import owners, roles, streaming
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -149,9 +149,9 @@ def _replicas(world: World) -> None:
 
 def _timeline(world: World) -> None:
     world.history.tiled.add("timeline t")
-    world.start("o1", roles.owner("t", ("a", "b")))
-    world.start("o2", roles.owner("t", ("a", "b")))
-    world.start("i1", roles.intruder("a"))
+    world.start("o1", owners.owner("t", ("a", "b")))
+    world.start("o2", owners.owner("t", ("a", "b")))
+    world.start("i1", owners.intruder("a"))
     world.start("ra", roles.reader("a", ("id",), pause_ms=30))
     world.start("rb", roles.reader("b", ("id",), pause_ms=30))
     world.start("s1", streaming.subscriber("a", ("id",)))
@@ -190,7 +190,7 @@ def _expiry(world: World) -> None:
 def _takeover(world: World) -> None:
     world.history.tiled.add("timeline t")
     for number_ in range(4):
-        world.start(f"o{number_}", roles.owner("t", ("a", "b"), pause_ms=5))
+        world.start(f"o{number_}", owners.owner("t", ("a", "b"), pause_ms=5))
     world.start("ra", roles.reader("a", ("id",), pause_ms=200))
 
 
@@ -207,7 +207,7 @@ def _slow(world: World) -> None:
 def _commits(world: World) -> None:
     """One owner that commits all the time, and readers that are interrupted."""
     world.history.tiled.add("timeline t")
-    world.start("o1", roles.owner("t", ("a", "b"), pause_ms=2))
+    world.start("o1", owners.owner("t", ("a", "b"), pause_ms=2))
     for number_ in range(3):
         world.start(f"r{number_}", roles.reader("ab"[number_ % 2], ("id",), pause_ms=5))
     world.start("s1", streaming.subscriber("a", ("id",), pause_ms=20))

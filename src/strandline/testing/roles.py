@@ -26,11 +26,9 @@ from strandline.errors import (
 from strandline.shard.pulses import void
 from strandline.shard.state import Retention
 from strandline.testing.checkers import HistoryError
-from strandline.testing.observer import number
 from strandline.testing.workload import SCHEMA, WIDER, Client
 
 if TYPE_CHECKING:
-    from strandline.shard.ownership import TimelineOwner
     from strandline.shard.shard import Shard
     from strandline.shard.write import Writer
     from strandline.testing.world import Host
@@ -72,7 +70,7 @@ def opened(process: Host, name: str, key: tuple[str, ...] = ()) -> Shard:
             process.sleep(100)
 
 
-class _Writing:
+class Writing:
     """A writer that is opened anew when its lease is lost."""
 
     def __init__(self, process: Host, name: str, key: tuple[str, ...]) -> None:
@@ -94,7 +92,7 @@ def appender(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -
     """An independent writer: appends rows at the next time, retracts some of its own later."""
 
     def run(process: Host) -> None:
-        at = _Writing(process, name, key)
+        at = Writing(process, name, key)
         mine: list[dict[str, object]] = []
 
         def step() -> None:
@@ -119,7 +117,7 @@ def racer(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -> R
     """Compares and appends at the upper it last saw, which others move as well."""
 
     def run(process: Host) -> None:
-        at = _Writing(process, name, key)
+        at = Writing(process, name, key)
 
         def step() -> None:
             lower = at.client.look(at.shard, "upper")
@@ -161,7 +159,7 @@ def replica(name: str, *, pause_ms: float = 100.0) -> Role:
     """One of several that write the same rows; a time that a peer wrote must be the same."""
 
     def run(process: Host) -> None:
-        at = _Writing(process, name, ("id",))
+        at = Writing(process, name, ("id",))
 
         def step() -> None:
             lower = at.client.look(at.shard, "upper")
@@ -185,7 +183,7 @@ def liar(name: str) -> Role:
     """A replica that computed something else: it must be told so, and never be counted."""
 
     def run(process: Host) -> None:
-        at = _Writing(process, name, ("id",))
+        at = Writing(process, name, ("id",))
 
         def step() -> None:
             upper = at.client.look(at.shard, "upper")
@@ -208,34 +206,6 @@ def liar(name: str) -> Role:
                 raise HistoryError(f"{process.name} computed other rows at {time} unnoticed")
 
         repeat(process, step, pause_ms=500)
-
-    return run
-
-
-def intruder(name: str) -> Role:
-    """Appends to a shard past its timeline: that must be refused once it is attached."""
-
-    def run(process: Host) -> None:
-        at = _Writing(process, name, ("id",))
-
-        def step() -> None:
-            state = at.shard.state()
-            if state.timeline is None:
-                return
-            writer = at.writer()
-            lower = number(at.shard.upper.time)
-            rows = at.client.fresh(1, lower=lower, upper=lower + 1)
-            try:
-                at.client.compare_and_append(writer, at.shard, rows, (lower, lower + 1))
-            except UsageError:
-                process.world.sim.sometimes("an intruder was refused")
-            except LeaseLostError:
-                at.renew()
-                raise
-            else:
-                raise HistoryError(f"{process.name} appended to {name} past its timeline")
-
-        repeat(process, step, pause_ms=300)
 
     return run
 
@@ -454,52 +424,3 @@ def vandal(name: str) -> Role:
                 return
 
     return run
-
-
-def owner(timeline: str, shards: tuple[str, ...], *, pause_ms: float = 100.0) -> Role:
-    """Owns a timeline for a while: stages rows in its shards, commits them, or walks away."""
-
-    def run(process: Host) -> None:
-        client = Client(process)
-        handles = {name: opened(process, name, ("id",)) for name in shards}
-
-        def step() -> None:
-            line = process.store.timeline(timeline)
-            for handle in handles.values():
-                line.attach(handle)
-            try:
-                with line.own() as mine:
-                    for _ in range(process.random.randrange(1, 6)):
-                        if not _transaction(client, timeline, handles, mine):
-                            break
-                        process.sleep(pause_ms)
-            except ConflictError:
-                process.world.sim.sometimes("fenced")
-
-        repeat(process, step, pause_ms=5 * pause_ms)
-
-    return run
-
-
-def _transaction(
-    client: Client, timeline: str, shards: dict[str, Shard], mine: TimelineOwner
-) -> bool:
-    """Stage and commit; `False` if this owner walked away from what it staged."""
-    time = mine.time
-    staged: dict[str, list[dict[str, object]]] = {}
-    committing = False
-    try:
-        for name in client.random.sample(sorted(shards), client.random.randrange(len(shards) + 1)):
-            staged[name] = client.fresh(client.random.choice((1, 2)))
-            mine.stage(name, client.table(shards[name], staged[name]))
-        if client.random.random() < 0.15:
-            client.process.sleep(1_000)
-        if client.random.random() < 0.15:
-            return False
-        committing = True
-        upper = time + client.random.choice((1, 1, 1, 3))
-        client.commit(timeline, (time, upper), staged, lambda: mine.commit(upper))
-        return True
-    finally:
-        if not committing:
-            client.abandon(staged, time)
