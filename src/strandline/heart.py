@@ -141,9 +141,15 @@ class OutsideHeart:
         output = self._helper.stdout
         if output is None or output.closed:
             return
-        ready, _, _ = select.select([output], [], [], 0)
-        if ready and os.read(output.fileno(), 16).startswith(b"lost"):
+        if _readable(output.fileno(), 0) and os.read(output.fileno(), 16).startswith(b"lost"):
             self._lost = True
+
+
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether there is something to read; `poll`, because `select` ends at descriptor 1024."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def _close_pipes(helper: subprocess.Popen[bytes]) -> None:
@@ -173,8 +179,7 @@ def main() -> int:
         nonlocal gone
         left = duration_ms / 1000
         while left > 0 and not parent_gone():
-            ready, _, _ = select.select([pipe], [], [], min(left, 1.0))
-            if ready and os.read(pipe, 1) == b"":
+            if _readable(pipe, min(left, 1.0)) and os.read(pipe, 1) == b"":
                 gone = True
             left -= 1.0
 

@@ -328,3 +328,12 @@ def test_a_dropped_chunk_is_listed_with_a_mark_that_its_parts_go_too():
     assert after.total == after.settled == Digest.ZERO
     forgotten = toy.step(after, c.Forget(frozenset({"c"})))
     assert forgotten.garbage[0].chunks == ()
+
+
+def test_a_drop_in_doubt_does_not_drop_what_was_created_since():
+    state = toy.created()
+    dropped = toy.step(state, c.Drop(0, state.id))
+    other = "s" + "9" * 32
+    reborn = toy.step(dropped, c.Create(state.name, other, toy.SCHEMA, 7))
+    assert decide(reborn, c.Drop(0, state.id)) == c.Unchanged()
+    assert isinstance(decide(reborn, c.Drop(0, other)), c.Changed)

@@ -6,10 +6,17 @@ import gc
 
 import pytest
 
-from strandline.errors import HandleClosedError, LeaseLostError, SinceError, UsageError
+from strandline.errors import (
+    HandleClosedError,
+    LeaseLostError,
+    NotFoundError,
+    SinceError,
+    UsageError,
+)
 from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.machine import Machine
+from strandline.shard.pulses import begin_pulse
 from strandline.shard.state import Retention
 
 from .conftest import Lab
@@ -179,3 +186,39 @@ def test_a_writer_is_listed_until_it_is_closed(lab: Lab) -> None:
     assert machine.refresh().writers == {}
     with pytest.raises(HandleClosedError):
         writer.check()
+
+
+def test_nothing_ends_the_background_task(lab: Lab) -> None:
+    machine = lab.machine()
+    leases = lab.leases(machine.env)
+    reader = leases.reader(machine, since=0)
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    reader.heart.tend = broken  # type: ignore[method-assign]
+    leases._tick()
+    assert machine.env.metrics.value("lease_errors") == 1
+
+
+def test_a_pulse_that_no_shard_refers_to_is_looked_at_too(lab: Lab) -> None:
+    machine = lab.machine()
+    leases = lab.leases(machine.env)
+    leases.reader(machine, since=0)
+    begin_pulse(machine.env.consensus, machine.env.random, lease_ms=10, owner="a zombie")
+    seen: list[set[str]] = []
+    over = leases.undertaker.over
+    leases.undertaker.over = lambda pulses: (seen.append(set(pulses)), over(pulses))[1]  # type: ignore[method-assign]
+    for _ in range(20):
+        leases._tick()
+    assert any("1.0" in pulses for pulses in seen)
+
+
+def test_a_reader_of_a_dropped_shard_does_not_go_on_in_its_successor(lab: Lab) -> None:
+    machine = lab.machine()
+    reader = lab.leases(machine.env).reader(machine, since=0)
+    pin = reader.pin()
+    machine.demand(c.Drop())
+    lab.machine()
+    with pytest.raises(NotFoundError, match="created anew"):
+        pin.state()

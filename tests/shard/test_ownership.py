@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import BoundsError, FencedError, UsageError
+from strandline.errors import BoundsError, FencedError, MaybeAppliedError, UsageError
 from strandline.model.frontier import Frontier
 from strandline.shard import command as c
+from strandline.shard.timeline import Members
 
 from .conftest import Lab, Process, rows
 
@@ -99,3 +100,58 @@ def test_a_shard_attached_during_a_takeover_is_fenced(lab: Lab) -> None:
     assert ours.machines["orders"].refresh().epoch == owner.epoch
     ours.machines["orders"].demand(c.Fence(owner.epoch))
     owner.close()
+
+
+class Doubtful:
+    """A store that takes one append and never says whether it did."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+        self.armed = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def compare_and_set(self, key: str, new: object) -> object:
+        if self.armed and key == "shard/orders":
+            raise MaybeAppliedError("planted")
+        return self.inner.compare_and_set(key, new)  # type: ignore[attr-defined]
+
+
+def test_who_can_not_tell_what_was_staged_can_not_commit(lab: Lab) -> None:
+    ours, theirs = Process(lab), Process(lab)
+    ours.attach()
+    doubtful = Doubtful(ours.env.consensus)
+    object.__setattr__(ours.env, "consensus", doubtful)
+    object.__setattr__(ours.env.settings, "commit_deadline_ms", 0)
+    owner = ours.own()
+    owner._writers["orders"] = ours.writer("orders")
+    doubtful.armed = True
+    with pytest.raises(MaybeAppliedError):
+        owner.stage("orders", rows(1))
+    with pytest.raises(MaybeAppliedError, match="own the timeline again"):
+        owner.commit()
+    doubtful.armed = False
+    with theirs.own() as next_owner:
+        next_owner.commit()
+    assert theirs.upper("orders") == Frontier(1)
+    owner.close()
+
+
+def test_a_member_that_is_about_to_be_attached_is_attached_under_the_owners_epoch(
+    lab: Lab,
+) -> None:
+    """Its attacher read an older epoch; an older owner must not get in with it."""
+    old, new = Process(lab), Process(lab)
+    zombie = old.own()
+    machine = old.machines["stock"]
+    # The first step of attaching, by somebody who then falls asleep:
+    seqno, _ = old.timeline._read(old.timeline._members_key, Members)
+    assert old.timeline._write(old.timeline._members_key, seqno, Members(("stock",)))
+    with new.own() as owner:
+        machine.commit(c.Attach("shop", Frontier(0), zombie.epoch))
+        with pytest.raises(FencedError):
+            zombie.stage("stock", rows(1))
+        owner.commit()
+    assert new.machines["stock"].refresh().batches == ()
+    zombie.close()

@@ -88,11 +88,28 @@ def test_a_mismatch_says_the_upper_and_changes_nothing(lab: Lab, inline_max_byte
 
 def test_a_lost_race_leaves_no_objects_behind(lab: Lab):
     ours, theirs = writer_on(lab, inline_max_bytes=0), writer_on(lab)
-    prepared = ours.prepare(rows(1), lower=0, upper=1)
-    assert len(list(lab.blob.list(""))) == 1
+    ours._machine.refresh()
     theirs.append(rows(2))
-    assert ours.commit(prepared) == c.UpperMismatch(Frontier(1))
-    assert list(lab.blob.list("")) == []
+    ours.append(rows(1))
+    assert len(list(lab.blob.list(""))) == 1, "only what the second attempt put"
+
+
+def test_what_was_committed_is_not_deleted_when_it_is_committed_again(lab: Lab):
+    writer = writer_on(lab, inline_max_bytes=0)
+    prepared = writer.prepare(rows(1), lower=0, upper=1)
+    assert isinstance(writer.commit(prepared), Appended)
+    writer.append(rows(2))
+    # The token of the first append is no longer the last one, so it looks like a lost race.
+    assert writer.commit(prepared) == c.UpperMismatch(Frontier(2))
+    assert [row[0] for row in stored(lab, newest(lab))] == [1, 2]
+
+
+def test_advancing_beside_others_never_fails(lab: Lab):
+    ours, theirs = writer_on(lab), writer_on(lab)
+    ours._machine.refresh()
+    theirs.advance(9)
+    assert ours.advance(5) == Frontier(9), "an old view is looked up, not appended from"
+    assert newest(lab).upper == Frontier(9)
 
 
 def test_what_was_prepared_too_early_may_be_committed_later_and_only_once(lab: Lab):

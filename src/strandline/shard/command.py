@@ -174,9 +174,10 @@ class Evolve:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Make the shard a tombstone."""
+    """Make the shard a tombstone; with `id`, only that one and none created since."""
 
     epoch: int = 0
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

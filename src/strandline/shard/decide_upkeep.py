@@ -134,7 +134,7 @@ def forget(state: State, command: c.Forget) -> c.Outcome:
 
 def drop(state: State, command: c.Drop) -> c.Outcome:
     """A tombstone: nothing can be written or read anew, and all objects become garbage."""
-    if state.dropped:
+    if state.dropped or command.id not in {"", state.id}:
         return c.Unchanged()
     if command.epoch < state.epoch:
         return c.Fenced(state.epoch)

@@ -12,12 +12,15 @@ heartbeat itself is the `Heart`'s, which the GIL can't starve. What is held is d
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from strandline.errors import (
     HandleClosedError,
     LeaseLostError,
+    NotFoundError,
     SinceError,
     StrandlineError,
     UsageError,
@@ -28,11 +31,17 @@ from strandline.shard.machine import raise_refusal
 from strandline.shard.pulses import BEATS_PER_LEASE, Undertaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from strandline.shard.env import Env
     from strandline.shard.machine import Machine
     from strandline.shard.state import State
+
+
+_log = logging.getLogger(__name__)
+
+_EVERYBODY_TICKS = 16
+"""Once in so many ticks all pulses are looked at, not only those that shards refer to."""
 
 
 class Heart(Protocol):
@@ -88,6 +97,7 @@ class ReadLease:
         self, leases: Leases, machine: Machine, heart: Heart, reader_id: str, holds: ReadHolds
     ) -> None:
         self.id = reader_id
+        self.shard_id = machine.state.id
         self.machine = machine
         self.heart = heart
         self.holds = holds
@@ -119,6 +129,10 @@ class ReadLease:
         state = self.machine.refresh()
         while state.seqno.number < seqno:
             state = self.machine.refresh()
+        if state.id != self.shard_id:
+            raise NotFoundError(
+                f"shard {self.machine.name} was dropped and created anew: open it again"
+            )
         if self.id not in state.readers:
             self.mark_lost("the shard no longer lists it")
         self.check()
@@ -222,6 +236,7 @@ class Leases:
         self._live: WeakValueDictionary[str, ReadLease] = WeakValueDictionary()
         self._own: dict[str, ReadLease] = {}
         self._syncing: set[str] = set()
+        self._ticks = 0
         self._stop = env.tasks.event()
         self._task = env.tasks.start("leases", self._run)
 
@@ -237,8 +252,9 @@ class Leases:
         """Register a reader; `since=None` holds only objects back, never history."""
         heart = heart or self._heart(lease_ms)
         reader_id = f"r{self.env.random.token()}"
+        release = c.Release(readers=(reader_id,))
         command = c.RegisterReader(reader_id, heart.pulse_id, since, purpose)
-        state = machine.demand(command)
+        state = self._register(machine, command, release)
         entry = state.readers[reader_id]
         holds = ReadHolds(since=entry.since, seqno=entry.seqno)
         holds.observe(state.seqno.number)
@@ -265,6 +281,8 @@ class Leases:
     def own_reader(self, machine: Machine) -> ReadLease:
         """The process's own reader of a shard, for snapshots of settled times."""
         lease = self._own.get(machine.name)
+        if lease is not None and lease.shard_id != machine.state.id:
+            lease = None  # The shard of that name is another one by now.
         if lease is None or lease.closed or lease.lost or lease.heart.lost:
             lease = self.reader(machine, since=None, purpose="snapshots of this process")
             previous = self._own.get(machine.name)
@@ -276,7 +294,8 @@ class Leases:
     def writer(self, machine: Machine, *, purpose: str = "") -> WriteLease:
         heart = self._heart(None)
         writer_id = f"w{self.env.random.token()}"
-        machine.demand(c.RegisterWriter(writer_id, heart.pulse_id, purpose))
+        release = c.Release(writers=(writer_id,))
+        self._register(machine, c.RegisterWriter(writer_id, heart.pulse_id, purpose), release)
         return WriteLease(self, machine, heart, writer_id)
 
     def release(self, lease: ReadLease) -> None:
@@ -303,16 +322,7 @@ class Leases:
 
     def bury(self, machine: Machine) -> None:
         """Drop the readers and writers of a shard whose processes are gone."""
-        state = machine.state
-        pulses = {reader.pulse for reader in state.readers.values()}
-        pulses |= {writer.pulse for writer in state.writers.values()}
-        mine = {heart.pulse_id for heart in self._hearts.values() if not heart.lost}
-        dead = self.undertaker.over(pulses - mine)
-        if dead:
-            before = len(state.readers) + len(state.writers)
-            _, after = machine.commit(c.Expire(dead))
-            gone = before - len(after.readers) - len(after.writers)
-            self.env.metrics.add("leases_expired", machine.name, max(0, gone))
+        self._expire(machine, self.undertaker.over(_pulses(machine.state) - self._mine()))
 
     def close(self) -> None:
         """Give everything back, then let the hearts stop."""
@@ -328,6 +338,28 @@ class Leases:
         # What could not be given back ends with its pulse.
         for heart in self._hearts.values():
             heart.stop()
+
+    def _register(
+        self, machine: Machine, command: c.RegisterReader | c.RegisterWriter, release: c.Release
+    ) -> State:
+        """Register, and see to it that a registration of unknown fate does not stay."""
+        try:
+            return machine.demand(command)
+        except StrandlineError:
+            self.forgotten.append((machine, release))
+            raise
+
+    def _mine(self) -> set[str]:
+        return {heart.pulse_id for heart in list(self._hearts.values()) if not heart.lost}
+
+    def _expire(self, machine: Machine, over: frozenset[str]) -> None:
+        state = machine.state
+        dead = over & _pulses(state)
+        if dead:
+            before = len(state.readers) + len(state.writers)
+            _, after = machine.commit(c.Expire(dead))
+            gone = before - len(after.readers) - len(after.writers)
+            self.env.metrics.add("leases_expired", machine.name, max(0, gone))
 
     def _heart(self, lease_ms: int | None) -> Heart:
         """One heart per lease length; a lost one is replaced for those who come later."""
@@ -375,27 +407,46 @@ class Leases:
     def _run(self) -> None:
         self._stop.wait(int(self.env.random.uniform(0, self._tick_ms())))
         while not self._stop.is_set():
-            self._tick()
+            self._guarded("", self._tick)
             self._stop.wait(self._tick_ms())
 
     def _tick_ms(self) -> int:
         """A quarter of the shortest lease that is out."""
-        shortest = min(self._hearts, default=self.env.settings.lease_ms)
+        shortest = min(list(self._hearts), default=self.env.settings.lease_ms)
         return max(1, shortest // BEATS_PER_LEASE)
 
     def _tick(self) -> None:
         """One round over all shards; trouble with one of them does not keep the others."""
         for heart in list(self._hearts.values()):
-            heart.tend()
-        self._drop_forgotten()
+            self._guarded("", heart.tend)
+        self._guarded("", self._drop_forgotten)
         with self.changed:
             machines = {machine.name: machine for machine, _ in self._readers.values()}
+        over = self._over(machines.values())
         for name in sorted(machines):
-            try:
-                self.sync(machines[name])
-                self.bury(machines[name])
-            except StrandlineError:
-                self.env.metrics.add("retries", name)
+            self._guarded(name, partial(self.sync, machines[name]))
+            self._guarded(name, partial(self._expire, machines[name], over))
+
+    def _over(self, machines: Iterable[Machine]) -> frozenset[str]:
+        """The pulses that are over, each looked at once whatever the number of shards.
+
+        Now and then all pulses there are: a process may die before any shard refers to it.
+        """
+        self._ticks += 1
+        pulses = {pulse for machine in machines for pulse in _pulses(machine.state)}
+        if self._ticks % _EVERYBODY_TICKS == 0:
+            pulses |= self.undertaker.living()
+        return self.undertaker.over(pulses - self._mine())
+
+    def _guarded(self, name: str, step: Callable[[], None]) -> None:
+        """Carry out a step of the background task, which nothing may end: all leases need it."""
+        try:
+            step()
+        except StrandlineError:
+            self.env.metrics.add("retries", name)
+        except Exception:  # noqa: BLE001 - a bug in one step must not end all others
+            self.env.metrics.add("lease_errors", name)
+            _log.exception("looking after the leases of %s failed", name or "this process")
 
     def _drop_forgotten(self) -> None:
         """What can't be given back now is forgotten again, and tried at the next tick."""
@@ -418,3 +469,9 @@ class Leases:
         except StrandlineError:
             self.forgotten.append((machine, release))
             raise
+
+
+def _pulses(state: State) -> set[str]:
+    """The pulses that the readers and writers of a shard depend on."""
+    pulses = {reader.pulse for reader in state.readers.values()}
+    return pulses | {writer.pulse for writer in state.writers.values()}

@@ -19,6 +19,7 @@ COUNTERS = {
     "renewals": "heartbeats committed",
     "downgrades": "holds moved forward",
     "leases_lost": "leases that ran out while their owner was away",
+    "lease_errors": "rounds of lease keeping that failed unexpectedly",
     "leases_expired": "leases of others that were dropped",
     "manifests": "manifests written",
     "parts_written": "part objects written",

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from strandline.errors import BoundsError, FencedError, NotFoundError, UsageError
+from strandline.errors import (
+    BoundsError,
+    FencedError,
+    MaybeAppliedError,
+    NotAppliedError,
+    NotFoundError,
+    UsageError,
+)
 from strandline.model.frontier import Frontier, Time
 from strandline.shard import command as c
 
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.shard.machine import Machine
+    from strandline.shard.state import State
     from strandline.shard.timeline import PlainTimeline, Tick
     from strandline.shard.write import Writer
 
@@ -44,6 +52,8 @@ class TimelineOwner:
         self._writers: dict[str, Writer] = {}
         self._fenced: set[str] = set()
         self._staged: set[str] = set()
+        self._in_doubt = ""
+        self._turn = timeline.env.tasks.condition()
         tick = timeline.raise_epoch()
         self.epoch = tick.epoch
         self.committed = Frontier(tick.upper)
@@ -57,7 +67,21 @@ class TimelineOwner:
         return self.committed.time
 
     def stage(self, shard: str, rows: pa.Table) -> None:
-        """Append rows to an attached shard at `time`; nobody sees them before `commit`."""
+        """Append rows to an attached shard at `time`; nobody sees them before `commit`.
+
+        If it can't be told whether they are there, this owner can't commit any more: rows that
+        land later must not change what was committed without them. Own the timeline again.
+        """
+        with self._turn:
+            self._stage(shard, rows)
+
+    def commit(self, upper: Time | None = None) -> Tick:
+        """Make what was staged visible in all shards at once, and move to the next time."""
+        with self._turn:
+            return self._commit(upper)
+
+    def _stage(self, shard: str, rows: pa.Table) -> None:
+        self._check_certain()
         if shard in self._staged:
             raise UsageError(
                 f"shard {shard} has rows at {self.time} already: commit first, or stage all its "
@@ -68,9 +92,15 @@ class TimelineOwner:
         writer = self._writers.get(shard)
         if writer is None:
             writer = self._writers[shard] = self._writer_of(shard)
-        outcome = writer.append_through(
-            self._timeline.name, self.epoch, rows, lower=self.time, upper=self.time + 1
-        )
+        self._in_doubt = shard
+        try:
+            outcome = writer.append_through(
+                self._timeline.name, self.epoch, rows, lower=self.time, upper=self.time + 1
+            )
+        except (UsageError, NotAppliedError):
+            self._in_doubt = ""
+            raise
+        self._in_doubt = ""
         if isinstance(outcome, c.UpperMismatch):
             raise FencedError(
                 f"shard {shard} has rows at {self.time} that this owner did not append: "
@@ -78,8 +108,8 @@ class TimelineOwner:
             )
         self._staged.add(shard)
 
-    def commit(self, upper: Time | None = None) -> Tick:
-        """Make what was staged visible in all shards at once, and move to the next time."""
+    def _commit(self, upper: Time | None) -> Tick:
+        self._check_certain()
         target = self.time + 1 if upper is None else upper
         if target <= self.time:
             raise BoundsError(f"cannot commit up to {target}: the timeline is at {self.time}")
@@ -100,6 +130,13 @@ class TimelineOwner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _check_certain(self) -> None:
+        if self._in_doubt:
+            raise MaybeAppliedError(
+                f"timeline {self._timeline.name}: rows staged in shard {self._in_doubt} may or may "
+                "not be there; own the timeline again, which withdraws them, and stage anew"
+            )
+
     def _fence_members(self) -> None:
         for name in self._timeline.members():
             if name not in self._fenced:
@@ -112,8 +149,20 @@ class TimelineOwner:
             state = machine.refresh()
         except NotFoundError:
             return
-        if state.dropped or state.timeline != self._timeline.name:
+        if state.dropped or not self._is_attached(machine, state):
             return
         machine.demand(c.Fence(self.epoch))
         machine.demand(c.Withdraw(self.time, self.epoch, self.committed))
         self._fenced.add(name)
+
+    def _is_attached(self, machine: Machine, state: State) -> bool:
+        """Whether a member belongs to this timeline; one that is about to is attached here.
+
+        Its attacher may have seen an older epoch, and an older owner could then append to it
+        under our eyes. Once it is attached under our epoch, it can't.
+        """
+        if state.timeline is None:
+            attach = c.Attach(self._timeline.name, self.committed, self.epoch)
+            outcome, _ = machine.commit(attach)
+            return isinstance(outcome, (c.Changed, c.Unchanged))
+        return state.timeline == self._timeline.name

@@ -164,6 +164,15 @@ class Undertaker:
                 continue
         return frozenset(gone)
 
+    def living(self) -> set[str]:
+        """All pulses that are not over, whether or not anything depends on them."""
+        found: set[str] = set()
+        for key in self._consensus.keys(p.KEY_PREFIX):
+            _, current = _read(self._consensus, int(key.removeprefix(p.KEY_PREFIX)))
+            if current is not None and current.status is p.Status.LIVE:
+                found.add(current.id)
+        return found
+
     def _look(self, current: p.Pulse, seqno: SeqNo | None) -> bool:
         """Take one step with a pulse that is not over; `True` if that ended it."""
         now = self._clock.monotonic_ms()

@@ -122,7 +122,9 @@ class Store:
     def drop(self, name: str) -> None:
         """Make a shard a tombstone; its objects go once nobody reads them any more."""
         machine = self.machine(name)
-        machine.demand(c.Drop(machine.refresh().epoch))
+        state = machine.refresh()
+        machine.demand(c.Drop(state.epoch, state.id))
+        self.upkeep.nudge(machine)
 
     def timeline(self, name: str) -> Timeline:
         self._check_open()

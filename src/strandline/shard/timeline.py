@@ -22,6 +22,7 @@ from strandline.errors import ConflictError, FencedError, MaybeAppliedError
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo, valid_name
 from strandline.shard import command as c
+from strandline.shard.env import PATIENCE
 from strandline.shard.envelope import decoded, seal, unseal
 from strandline.shard.machine import raise_refusal
 from strandline.store.consensus import CasResult, Versioned
@@ -87,7 +88,9 @@ class PlainTimeline:
 
     def attach(self, machine: Machine) -> None:
         """Put a shard on this timeline, for good. Its upper becomes the timeline's."""
+        rounds = self._rounds()
         while machine.name not in self.members():
+            next(rounds)
             seqno, members = self._read(self._members_key, Members)
             names = () if members is None else members.names
             self._write(self._members_key, seqno, Members((*names, machine.name)))
@@ -101,7 +104,9 @@ class PlainTimeline:
     def raise_epoch(self) -> Tick:
         """The first step of a takeover: from now on no older owner can commit."""
         token = self.env.random.token()
+        rounds = self._rounds()
         while True:
+            next(rounds)
             seqno, tick = self.head()
             base = tick or Tick(0, 0, 0, "")
             mine = Tick(base.upper, base.instant_ms, base.epoch + 1, token)
@@ -123,7 +128,9 @@ class PlainTimeline:
         """Move from `lower` to `upper` in the name of an epoch; visible everywhere at once."""
         token = self.env.random.token()
         tried: SeqNo | None = None
+        rounds = self._rounds()
         while True:
+            next(rounds)
             seqno, tick = self.head()
             # A record that got no answer may have counted before the next owner came.
             mine = None if tried is None else self._found(token, tried)
@@ -156,6 +163,19 @@ class PlainTimeline:
                     )
                 )
                 return
+
+    def _rounds(self) -> Iterator[None]:
+        """The rounds of a loop: paused from the second on, and ended at the deadline."""
+        deadline = self.env.clock.monotonic_ms() + self.env.settings.commit_deadline_ms
+        yield
+        for pause_ms in PATIENCE.delays(self.env.random):
+            if self.env.clock.monotonic_ms() >= deadline:
+                raise MaybeAppliedError(
+                    f"timeline {self.name}: the store did not say whether it happened; "
+                    "look at the timeline before trying again"
+                )
+            self.env.tasks.sleep(pause_ms)
+            yield
 
     def _found(self, token: str, start: SeqNo) -> Tick | None:
         return next((tick for tick in self._history(start) if tick.token == token), None)

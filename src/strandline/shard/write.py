@@ -145,7 +145,9 @@ class Writer:
                 if target <= state.upper:
                     return state.upper
                 nothing = Checked.nothing(state.schema)
-                outcome = self._stage_and_commit(nothing, self._next_time(), target, _Through())
+                # The upper that was compared, not a newer one: that may be past the target.
+                lower = state.upper.time or 0
+                outcome = self._stage_and_commit(nothing, lower, target, _Through())
                 if isinstance(outcome, Appended):
                     return outcome.upper
 
@@ -175,8 +177,8 @@ class Writer:
     def commit(self, prepared: Prepared) -> Appended | UpperMismatch:
         """Append what was prepared; twice is the same as once, until the next append.
 
-        What was prepared for an upper that is yet to come stays and may be committed again; for
-        one that has passed it can't count any more and is deleted.
+        What was prepared stays, whatever comes of it: after an answer that got lost nobody can
+        tell here whether its objects are needed. Those that are not go with the writer.
         """
         with self._alone():
             if prepared.writer != self.id:
@@ -184,10 +186,7 @@ class Writer:
                     f"shard {self._machine.name}: this was prepared by writer {prepared.writer}; "
                     "commit it there, where its objects are protected"
                 )
-            outcome = self._commit(prepared, _Through())
-            if isinstance(outcome, c.UpperMismatch) and Frontier(prepared.lower) < outcome.upper:
-                self._stage.discard(prepared)
-            return outcome
+            return self._commit(prepared, _Through())
 
     def commit_parts(
         self,
