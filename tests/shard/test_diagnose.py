@@ -7,7 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from strandline.errors import CorruptionError, LeaseLostError, NotAppliedError
+from strandline.errors import CorruptionError, LeaseLostError, NotAppliedError, NotFoundError
+from strandline.shard import command as c
 from strandline.shard.descriptor import PartDescriptor
 from strandline.shard.diagnose import diagnose
 from strandline.shard.machine import Machine
@@ -48,6 +49,16 @@ def test_s49_a_reader_that_is_gone_has_lost_its_lease(lab, case):
     found = diagnose(machine, "r" + "0" * 32, part, DAMAGE)
     assert isinstance(found, LeaseLostError)
     assert part.piece.key in str(found)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_shard_that_was_dropped_is_told_from_a_lost_lease(lab, case, anew):
+    machine, reader, part = case
+    machine.demand(c.Drop())
+    if anew:
+        lab.machine()
+    lab.blob.delete(part.piece.key)
+    assert isinstance(diagnose(machine, reader, part, DAMAGE), NotFoundError)
 
 
 def test_s49_a_reader_that_is_listed_was_not_protected(lab, case):

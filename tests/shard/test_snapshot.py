@@ -15,11 +15,12 @@ from strandline.errors import (
     HandleClosedError,
     LeaseLostError,
     NotAppliedError,
+    NotFoundError,
     SchemaError,
     SinceError,
     UsageError,
 )
-from strandline.shard import command as c
+from strandline.shard import command as c, snapshot as snapshot_module
 from strandline.shard.cancel import Cancel
 from strandline.shard.descriptor import decode_descriptor, encode_descriptor
 from strandline.shard.fetch import fetch_part
@@ -180,6 +181,33 @@ def test_a_wait_ends_with_its_time_or_its_cancellation(desk: Desk) -> None:
     with pytest.raises(CancelledError):
         desk.snapshot(7, cancel=cancel)
     assert desk.machine.refresh().readers.keys() == {desk.leases.own_reader(desk.machine).id}
+
+
+@pytest.mark.parametrize("where", ["before the lease", "while it waits"])
+def test_a_wait_never_ends_in_another_shard_of_the_same_name(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    desk.append((1, "old", 1))
+    register = desk.leases.reader
+
+    def anew() -> None:
+        desk.machine.demand(c.Drop())
+        machine = desk.lab.machine(env=desk.env)
+        writer = Writer(machine, desk.leases.writer(machine))
+        for _ in range(4):
+            writer.append(pa.table({"id": [1], "name": ["new"]}))
+
+    def late(*arguments: object, **options: object) -> object:
+        if options.get("since") is not None:
+            anew()
+        return register(*arguments, **options)
+
+    if where == "before the lease":
+        monkeypatch.setattr(desk.leases, "reader", late)
+    else:
+        monkeypatch.setattr(snapshot_module, "wait_past", lambda *_, **__: anew())
+    with pytest.raises(NotFoundError, match="created anew"):
+        desk.snapshot(2)
 
 
 def test_reading_by_instant(desk: Desk) -> None:

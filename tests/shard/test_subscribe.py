@@ -12,6 +12,7 @@ from strandline.errors import (
     CorruptionError,
     LeaseLostError,
     NotAppliedError,
+    NotFoundError,
     SinceError,
     StalledError,
     StrandlineError,
@@ -191,6 +192,33 @@ def test_a_subscription_that_nobody_polls_waits_for_its_consumer(lab: Lab, polls
         assert subscription.status().health is Health.WAITING
         list(subscription)
         assert subscription.status().health is Health.CLOSED
+
+
+def test_another_shard_of_the_same_name_is_an_error(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.fill(0, 2)
+    register = desk.leases.reader
+
+    def anew() -> None:
+        desk.machine.demand(c.Drop())
+        machine = desk.lab.machine(env=desk.env)
+        desk.writer = Writer(machine, desk.leases.writer(machine))
+        desk.fill(0, 6)
+
+    def late(*arguments: object, **options: object) -> object:
+        anew()
+        return register(*arguments, **options)
+
+    with desk.subscribe(0) as subscription:
+        _until(subscription, 2)
+        anew()
+        with pytest.raises(NotFoundError):
+            list(subscription)
+        assert subscription.frontier == Frontier(2)
+    monkeypatch.setattr(desk.leases, "reader", late)
+    with pytest.raises(NotFoundError, match="created anew"):
+        desk.subscribe(0)
 
 
 def test_columns_and_filters_are_applied(desk: Desk) -> None:

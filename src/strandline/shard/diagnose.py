@@ -3,6 +3,7 @@
 object      reader           then
 --------    -------------    ---------------------------------------------------------
 there       -                it is damaged: the error stands
+missing     of another id    the shard was dropped: `NotFoundError`
 missing     gone             its lease was lost: `LeaseLostError`
 missing     still listed     its hold did not protect the part: a bug, `CorruptionError`
 missing     can't be asked   `CorruptionError` that says so, within ten seconds
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.errors import CorruptionError, LeaseLostError, StrandlineError
+from strandline.errors import CorruptionError, LeaseLostError, NotFoundError, StrandlineError
 from strandline.shard.part import Part
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def _verdict(
 
 
 def _missing(state: State, reader: str, descriptor: PartDescriptor) -> StrandlineError:
+    if state.dropped or state.id != descriptor.shard_id:
+        return NotFoundError(f"{descriptor} was deleted: the shard was dropped")
     if reader not in state.readers:
         return LeaseLostError(
             f"{descriptor} was deleted: the lease of reader {reader} was lost, its process did "

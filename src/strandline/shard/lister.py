@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from strandline.model.frontier import Frontier
 from strandline.shard.request import Bounds
-from strandline.shard.view import Described, described, pinned_view
+from strandline.shard.view import Described, described, pinned_view, same_shard
 
 if TYPE_CHECKING:
     from strandline.model.frontier import Time
@@ -61,7 +61,7 @@ class Lister:
         """List what is new; `None` if there is nothing. The caller gives the pin back."""
         view = pinned_view(self._lease)
         try:
-            self.state = view.state
+            self.state = same_shard(view.state, self.state.id)
             target = min(view.upper, self._times.until)
             self.upper = max(self.upper, target)
             increment = self._list(view, target)

@@ -26,7 +26,7 @@ from strandline.shard.gather import Failed, gather
 from strandline.shard.listing import check_since, newest_time
 from strandline.shard.request import Bounds, Request
 from strandline.shard.show import html_rows
-from strandline.shard.view import Described, described, pinned_view, time_at
+from strandline.shard.view import Described, described, pinned_view, same_shard, time_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strandline.shard.filters import FilterSpec
     from strandline.shard.leases import Leases, ReadLease
     from strandline.shard.machine import Machine
+    from strandline.shard.state import State
     from strandline.shard.view import View
 
 _SHOWN_ROWS = 10
@@ -231,22 +232,28 @@ def take_snapshot(  # noqa: PLR0913 - each is a word of the public call
         view.pin.give_back()
         raise
     view.pin.give_back()
-    return _wait(machine, leases, time, request, (timeout_ms, cancel))
+    return _wait(leases, view.state, machine, time, request, (timeout_ms, cancel))
 
 
 def _wait(
-    machine: Machine,
     leases: Leases,
+    before: State,
+    machine: Machine,
     time: Time,
     request: Request,
     limits: tuple[int | None, Cancel | None],
 ) -> Snapshot:
-    """Hold the time, then wait for it: history must not be merged past it meanwhile (S38)."""
+    """Hold the time, then wait for it: history must not be merged past it meanwhile (S38).
+
+    What was asked for was understood in the state `before`, so it must stay the same shard.
+    """
     timeout_ms, cancel = limits
     lease = leases.reader(machine, since=time, purpose=f"snapshot as of {time}")
     try:
+        same_shard(machine.state, before.id)
         wait_past(machine, time, cancel=cancel, timeout_ms=timeout_ms)
         view = pinned_view(lease)
+        same_shard(view.state, before.id)
         snapshot = Snapshot(lease, view, time, request, cancel)
     except BaseException:
         lease.close()

@@ -22,6 +22,7 @@ from strandline.errors import (
     BoundsError,
     CorruptionError,
     InvariantError,
+    NotFoundError,
     SinceError,
     StalledError,
     StrandlineError,
@@ -40,6 +41,7 @@ from strandline.shard.listing import newest_time
 from strandline.shard.request import Request
 from strandline.shard.snapshot import check_audits
 from strandline.shard.stop import Stop
+from strandline.shard.view import same_shard
 from strandline.shard.watch import Health, Watch
 
 if TYPE_CHECKING:
@@ -431,5 +433,16 @@ def start_subscription(  # noqa: PLR0913 - each is a word of the public call
         lease = leases.reader(machine, since=time, purpose=f"subscription from {time}")
     except SinceError as error:
         lease = error
+    else:
+        _check_same(machine, lease, state.id)
     options = Options(on_error, start_signal, workers)
     return Subscription(machine, lease, request, Range(time, end, snapshot), options)
+
+
+def _check_same(machine: Machine, lease: ReadLease, shard_id: str) -> None:
+    """What was asked for was understood in a state before the lease: it must be of its shard."""
+    try:
+        same_shard(machine.state, shard_id)
+    except NotFoundError:
+        lease.close()
+        raise

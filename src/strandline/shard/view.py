@@ -68,6 +68,13 @@ def _living(state: State) -> State:
     return state
 
 
+def same_shard(state: State, shard_id: str) -> State:
+    """The state, unless it is of another shard that was created under the name since."""
+    if state.id != shard_id:
+        raise NotFoundError(f"shard {state.name} was dropped and created anew: open it again")
+    return state
+
+
 def described(machine: Machine, state: State, request: Request, bounds: Bounds) -> Described:
     """List what answers a read; the caller holds a pin on the state."""
     env = machine.env
