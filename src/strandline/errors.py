@@ -6,7 +6,7 @@
     │   ├── BoundsError             times outside what the call declares
     │   ├── SchemaError             rows, columns or filters that do not fit the schema
     │   ├── SinceError              a time that can no longer be told apart
-    │   ├── NotFoundError           no shard, timeline or hold of that name
+    │   ├── NotFoundError           no shard or timeline of that name
     │   └── HandleClosedError       a handle used after it was given back
     ├── ConflictError             another writer won: refresh, then decide again
     │   └── FencedError             a newer owner took over: stop

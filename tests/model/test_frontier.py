@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -31,13 +32,14 @@ def test_the_last_settled_time(frontier: Frontier, last: int | None, text: str) 
     assert str(frontier) == text
 
 
-@pytest.mark.parametrize("time", [0, 1, TIME_MAX])
+@pytest.mark.parametrize("time", [0, 1, TIME_MAX, np.int64(7), np.uint8(7)])
 def test_whole_numbers_are_times(time: int) -> None:
     assert valid_time(time) == time
-    assert Frontier.of(time) == Frontier(time)
+    assert type(valid_time(time)) is int
+    assert Frontier.of(time) == Frontier(int(time))
 
 
-@pytest.mark.parametrize("time", [-1, TIME_MAX + 1, 2**70, True, 1.0, "7", None])
+@pytest.mark.parametrize("time", [-1, TIME_MAX + 1, 2**70, True, np.True_, 1.0, "7", None])
 def test_what_is_not_a_time_is_named(time: object) -> None:
     with pytest.raises(BoundsError, match="as_of"):
         valid_time(time, "as_of")

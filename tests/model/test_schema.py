@@ -32,7 +32,7 @@ def not_null(name: str, kind: pa.DataType) -> pa.Field:
 # --- create
 
 
-def test_columns_get_ids_from_one_on_in_their_order():
+def test_r20_columns_get_ids_from_one_on_in_their_order():
     made = Schema.create(pa.schema([not_null("k", pa.int64()), ("v", pa.string())]), ["k"])
     assert made.version == 1
     assert made.fields == (
@@ -70,7 +70,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("columns", "key", "reason"), REFUSED)
-def test_what_cannot_be_a_schema_is_refused_with_the_reason(
+def test_r21_what_cannot_be_a_schema_is_refused_with_the_reason(
     columns: list[tuple[str, pa.DataType]], key: tuple[str, ...], reason: str
 ):
     with pytest.raises(SchemaError, match=reason):
@@ -161,7 +161,7 @@ WIDENINGS = [
 
 
 @pytest.mark.parametrize(("old", "new"), WIDENINGS, ids=str)
-def test_a_type_may_widen_and_no_row_hash_changes(old: pa.DataType, new: pa.DataType):
+def test_r23_a_type_may_widen_and_no_row_hash_changes(old: pa.DataType, new: pa.DataType):
     before = schema(k=pa.int64(), c=old)
     after = before.evolve(pa.schema([("k", pa.int64()), ("c", new)]))
     assert (after.version, after.field("c").type, after.ids) == (2, new, before.ids)
@@ -209,7 +209,7 @@ NOT_ADDITIVE = [
 
 
 @pytest.mark.parametrize(("columns", "key", "reason"), NOT_ADDITIVE)
-def test_a_change_that_is_not_additive_is_refused_with_the_reason(
+def test_r22_a_change_that_is_not_additive_is_refused_with_the_reason(
     columns: list[pa.Field], key: tuple[str, ...] | None, reason: str
 ):
     with pytest.raises(SchemaError, match=reason):

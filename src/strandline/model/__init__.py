@@ -8,5 +8,6 @@ ids         pure  names that people choose, ids that we generate, and versions
 rowhash     pure  the specified 64-bit hash of a row, for placement and digests
 schema      pure  a shard's columns, their ids, its key, and how they may change
 tasks       pure  the Tasks port: everything that waits, or runs beside something else
+timeline    pure  the Timeline port: what settles several shards together
 valuehash   pure  the hash of one value of any Arrow type, on which the row hash stands
 """

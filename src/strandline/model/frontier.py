@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import total_ordering
+from operator import index
+from typing import SupportsIndex
 
 from strandline.errors import BoundsError
+from strandline.model.ids import printable
 
 Time = int
 """A point on a timeline: a whole number in `[0, TIME_MAX]`."""
@@ -15,12 +18,13 @@ TIME_MAX = 2**63 - 2
 
 
 def valid_time(time: object, what: str = "time") -> Time:
-    """Return `time` if it is one, or say what is wrong with it."""
-    if isinstance(time, bool) or not isinstance(time, int):
-        raise BoundsError(f"{what} must be a whole number, not {time!r}")
-    if not 0 <= time <= TIME_MAX:
-        raise BoundsError(f"{what} {time} is outside [0, {TIME_MAX}]")
-    return time
+    """Return `time` as a plain integer (numpy's are welcome), or say what is wrong with it."""
+    if isinstance(time, bool) or not isinstance(time, SupportsIndex):
+        raise BoundsError(f"{what} must be a whole number, not {printable(time)}")
+    number = index(time)
+    if not 0 <= number <= TIME_MAX:
+        raise BoundsError(f"{what} {number} is outside [0, {TIME_MAX}]")
+    return number
 
 
 @total_ordering

@@ -14,6 +14,7 @@ from strandline.model.ids import printable, valid_name
 from strandline.model.schema import Schema
 from strandline.shard import command as c
 from strandline.shard.frontiers import visible, wait_past
+from strandline.shard.machine import raise_refusal
 from strandline.shard.retention import parse_retention
 from strandline.shard.snapshot import Snapshot, take_snapshot
 from strandline.shard.subscribe import Subscription, start_subscription
@@ -242,6 +243,7 @@ class Shard:
                 return
             outcome, _ = self.machine.commit(c.Evolve(current.version, wanted))
             if not isinstance(outcome, c.Stale):
+                raise_refusal(self.name, outcome)
                 return
 
     def compact(self, *, full: bool = False) -> None:
