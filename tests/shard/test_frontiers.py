@@ -70,3 +70,12 @@ def test_a_dropped_shard_is_not_found(lab: Lab) -> None:
     machine.demand(c.Drop())
     with pytest.raises(NotFoundError, match="dropped"):
         visible(machine)
+
+
+def test_a_wait_ends_when_the_shard_was_created_anew(lab: Lab) -> None:
+    machine = lab.machine()
+    before = machine.refresh().id
+    machine.demand(c.Drop())
+    lab.machine()
+    with pytest.raises(NotFoundError, match="created anew"):
+        wait_past(machine, 3, shard_id=before)

@@ -18,15 +18,19 @@ if TYPE_CHECKING:
     from strandline.shard.state import State
 
 
-def visible(machine: Machine) -> tuple[Frontier, State]:
-    """The upper that readers see, and a state that has every row before it."""
+def visible(machine: Machine, shard_id: str | None = None) -> tuple[Frontier, State]:
+    """The upper that readers see, and a state that has every row before it.
+
+    `shard_id` is the shard that the caller began with: one of its name that was created since
+    is another one, and an error.
+    """
     state = machine.state
     if state.timeline is None:
         state = machine.refresh()
     if state.timeline is None:
-        return state.upper, _living(machine, state)
+        return state.upper, _living(machine, state, shard_id)
     committed = machine.env.timelines(state.timeline).committed()
-    return committed, _living(machine, machine.refresh())
+    return committed, _living(machine, machine.refresh(), shard_id)
 
 
 def wait_past(
@@ -35,6 +39,7 @@ def wait_past(
     *,
     cancel: Cancel | None = None,
     timeout_ms: int | None = None,
+    shard_id: str | None = None,
 ) -> tuple[Frontier, State]:
     """Wait until `time` is settled.
 
@@ -46,7 +51,7 @@ def wait_past(
     start = clock.monotonic_ms()
     pause_ms = float(settings.poll_first_ms)
     while True:
-        upper, state = visible(machine)
+        upper, state = visible(machine, shard_id)
         if upper.settled(time):
             return upper, state
         if cancel is not None and cancel.cancelled:
@@ -60,7 +65,9 @@ def wait_past(
         pause_ms = min(pause_ms * 1.5, settings.poll_cap_ms)
 
 
-def _living(machine: Machine, state: State) -> State:
+def _living(machine: Machine, state: State, shard_id: str | None) -> State:
+    if shard_id is not None and state.id != shard_id:
+        raise NotFoundError(f"shard {machine.name} was dropped and created anew: open it again")
     if state.dropped:
         raise NotFoundError(f"shard {machine.name} was dropped")
     return state

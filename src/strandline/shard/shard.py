@@ -124,8 +124,7 @@ class Shard:
     @property
     def upper(self) -> Frontier:
         """How far the shard is settled, read from the store."""
-        upper, state = visible(self.machine)
-        self._same(state)
+        upper, _ = visible(self.machine, self.id)
         return upper
 
     @property
@@ -215,7 +214,14 @@ class Shard:
         self, time: Time, *, timeout_ms: int | None = None, cancel: Cancel | None = None
     ) -> Frontier:
         """Wait until `time` is settled, and return the upper."""
-        return wait_past(self.machine, valid_time(time), timeout_ms=timeout_ms, cancel=cancel)[0]
+        upper, _ = wait_past(
+            self.machine,
+            valid_time(time),
+            timeout_ms=timeout_ms,
+            cancel=cancel,
+            shard_id=self.id,
+        )
+        return upper
 
     def hold(self, name: str, since: Time, *, epoch: int = 0, note: str = "") -> None:
         """Place or move a critical hold: it does not expire, and a higher epoch fences it."""

@@ -251,7 +251,7 @@ def _wait(
     lease = leases.reader(machine, since=time, purpose=f"snapshot as of {time}")
     try:
         same_shard(machine.state, before.id)
-        wait_past(machine, time, cancel=cancel, timeout_ms=timeout_ms)
+        wait_past(machine, time, cancel=cancel, timeout_ms=timeout_ms, shard_id=before.id)
         view = pinned_view(lease)
         same_shard(view.state, before.id)
         snapshot = Snapshot(lease, view, time, request, cancel)
