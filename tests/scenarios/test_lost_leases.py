@@ -86,7 +86,7 @@ def test_s48_a_process_that_was_stopped_gets_an_error_and_never_other_rows(
 
 @pytest.mark.simulation
 def test_s48_under_many_seeds(seed: int | None) -> None:
-    run_seeds(stopped_for_three_leases, range(100, 130) if seed is None else [seed])
+    run_seeds(stopped_for_three_leases, range(100, 115) if seed is None else [seed])
 
 
 @pytest.mark.parametrize("lease", [LEASE, 60 * LEASE])

@@ -164,7 +164,7 @@ say("running")
 told()
 subscription.close()
 left = sorted({t.name for t in threading.enumerate()} - before - {"leases"})
-say(subscription.frontier, [name for name in left if "orders" in name])
+say(subscription.status().frontier, [name for name in left if "orders" in name])
 told()
 """
     )
