@@ -168,6 +168,7 @@ def _churn(place: Place, process: Process, times: int) -> None:
 
 
 def test_s40_only_what_is_outstanding_is_held_for_long(sim: Simulation) -> None:
+    """R10: the durable hold does not pass a pin. R11: without one, only the newest is held."""
     place = Place(sim)
     process, busy = place.open("source"), place.open("busy")
     _churn(place, busy, 8)
@@ -252,6 +253,7 @@ def collected_between_pick_and_lease(sim: Simulation) -> None:
 
 
 def test_s42_a_lease_is_taken_before_anything_is_selected(sim: Simulation) -> None:
+    """R9: the pin comes before the listing."""
     collected_between_pick_and_lease(sim)
 
 
@@ -294,6 +296,7 @@ def test_s43_a_handle_behind_the_heartbeat_waits_until_it_has_caught_up(sim: Sim
 def test_s44_a_downgrade_returns_at_once_and_is_durable_within_a_heartbeat(
     sim: Simulation,
 ) -> None:
+    """R12: holds only move forward."""
     place = Place(sim)
     process = place.open("source")
     place.fill(process, 10)
