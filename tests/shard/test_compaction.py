@@ -12,8 +12,9 @@ from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
 from strandline.shard import ranges
+from strandline.shard.chunk import PartTable
 from strandline.shard.compaction import plan
-from strandline.shard.part import PLACE_MAX, Batch, Inline, Part
+from strandline.shard.part import PLACE_MAX, Batch, Chunk, Inline, Part
 from strandline.shard.state import State
 from strandline.shard.units import BOTTOM, MIB, Policy, Unit, foldable
 
@@ -232,6 +233,21 @@ def test_whatever_is_appended_the_plan_ends_within_its_limits(sizes, lag, keyed,
             assert model.depth <= 8
     model.settle(full=True)
     assert model.biggest <= POLICY.unit_bytes
+
+
+def test_parts_in_chunks_are_planned_like_parts_that_the_state_lists():
+    bases = [
+        part(f"b{n}", size=200 * MIB, place=(n << 53, ((n + 1) << 53) - 1), base=True, level=BOTTOM)
+        for n in range(2048)
+    ]
+    loose = [Batch(n, n + 1, (part(f"p{n}", size=3 * MIB, t=(n, n)),)) for n in range(1, 30)]
+    facts = {"name": "s", "id": "s0", "schema": KEYED, "upper": Frontier(30), "since": Frontier(9)}
+    listed = State(batches=(Batch(0, 1, tuple(bases)), *loose), **facts)
+    chunk = Chunk("c", 1, 0, 2048, 2048, 1, ZERO, 0, 0, 0, PLACE_MAX)
+    chunked = State(batches=(Batch(0, 1, (), (chunk,)), *loose), **facts)
+    units = plan(listed, {}, POLICY)
+    assert units
+    assert plan(chunked, {"c": PartTable.of(bases, KEYED)}, POLICY) == units
 
 
 def test_many_parts_of_one_row_each_are_merged_although_they_share_no_place():

@@ -7,14 +7,10 @@ from itertools import pairwise
 from hypothesis import given, strategies as st
 
 from strandline.shard import ranges
-from strandline.shard.part import PLACE_MAX, Part
+from strandline.shard.part import PLACE_MAX
 
 PLACES = st.integers(0, PLACE_MAX)
 SPANS = st.tuples(PLACES, PLACES).map(lambda pair: (min(pair), max(pair)))
-
-
-def part(lo, hi, size=1):
-    return Part(f"{lo}-{hi}", size, 0, 1, b"", 0, 0, False, 0, lo, hi, 1)
 
 
 @given(SPANS)
@@ -53,14 +49,3 @@ def test_the_deepest_place_is_found(spans):
     place, depth = ranges.deepest(spans)
     assert depth == max(counts.values())
     assert counts[place] == depth
-
-
-def test_small_parts_count_as_wide_as_what_could_be_one_part_with_them():
-    tiny, big = part(5, 5, size=10), part(0, PLACE_MAX, size=1000)
-    alone = ranges.lie([tiny], row_bytes=1, range_max=100)
-    beside = ranges.lie([tiny, big], row_bytes=1, range_max=100)
-    assert alone[0].at == ranges.WHOLE
-    assert beside[0].at == (1, 0)
-    assert beside[1].at == ranges.WHOLE
-    assert beside[0].reach(100) == ranges.places_in((1, 0))
-    assert beside[0].reach(1) == (5, 5)

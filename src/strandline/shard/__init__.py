@@ -63,6 +63,7 @@ stats          pure   what the values of a part lie between, and its compact for
 stop           pure   how several workers stop together
 subscribe      shell  a shard's changes as they come, with frontiers
 sweep          pure   one pass over many sorted inputs
+terrain        pure   all parts of a shard as columns: where each lies
 timeline       shell  a plain, durable timeline
 units          pure   the numbers of upkeep, its units of work, and when its jobs are due
 upkeep         shell  keeps shards small and quick, in the background or when asked

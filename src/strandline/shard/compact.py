@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
@@ -36,8 +37,7 @@ from strandline.shard.sweep import Source, moved_to, retracted, settle, sift, sw
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
-
+    from strandline.model.valuehash import Mask
     from strandline.shard.cancel import Cancel
     from strandline.shard.chunks import Chunks
     from strandline.shard.env import Env
@@ -251,12 +251,13 @@ def _found(work: Work, state: State, unit: Unit) -> _Found | None:
     for chunk in (chunk for batch in state.batches for chunk in batch.chunks):
         if not missing:
             break
-        table = work.chunks.table(chunk, shard_id=state.id, stats=True)
-        keys = table.columns["key"].to_pylist()
-        stays = np.array([key not in missing for key in keys], np.bool_)
-        if not stays.all():
-            cut.append((chunk, table.select(stays)))
-            missing -= set(keys)
+        table = work.chunks.table(chunk, shard_id=state.id, stats=False)
+        keys = table.columns["key"]
+        gone: Mask = pc.is_in(keys, pa.array(sorted(missing), pa.string())).to_numpy()
+        if gone.any():
+            table = work.chunks.table(chunk, shard_id=state.id, stats=True)
+            cut.append((chunk, table.select(~gone)))
+            missing -= set(keys.filter(pa.array(gone)).to_pylist())
     if missing:
         return None
     chunks = {chunk.key for chunk, _ in cut}

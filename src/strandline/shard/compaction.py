@@ -27,8 +27,11 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from strandline.shard import ranges
-from strandline.shard.ranges import Lying, Range, lie, overlap, within
+from strandline.shard.ranges import Range, overlap
+from strandline.shard.terrain import MASKS, Lying, Node, Nodes, Terrain
 from strandline.shard.units import (
     FULL,
     LEVEL_MAX,
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from strandline.model.frontier import Frontier, Time
+    from strandline.model.valuehash import I64, Mask
+    from strandline.shard.chunk import PartTable
     from strandline.shard.part import Batch, Part
     from strandline.shard.state import State
 
@@ -57,7 +62,7 @@ _UNITS = 8
 
 def plan(
     state: State,
-    lists: Mapping[str, Sequence[Part]],
+    lists: Mapping[str, PartTable],
     policy: Policy,
     committed: Frontier | None = None,
     *,
@@ -83,7 +88,7 @@ class _Planner:
     def __init__(
         self,
         state: State,
-        lists: Mapping[str, Sequence[Part]],
+        lists: Mapping[str, PartTable],
         policy: Policy,
         committed: Frontier | None,
     ) -> None:
@@ -92,12 +97,14 @@ class _Planner:
         self.keyed = bool(state.schema.key)
         self.batches = settled_batches(state, committed)
         self.units: list[Unit] = []
-        self.home = {
-            part.key: at for at, batch in enumerate(self.batches) for part in _parts(batch, lists)
-        }
-        parts = [part for batch in self.batches for part in _parts(batch, lists)]
-        self.lying = lie(parts, row_bytes=policy.row_bytes, range_max=policy.range_max)
-        self.taken: set[str] = set()
+        sources: list[tuple[int, Sequence[Part] | PartTable]] = []
+        for at, batch in enumerate(self.batches):
+            sources.append((at, batch.parts))
+            sources += [(at, lists[each.key]) for each in batch.chunks if each.key in lists]
+        self.terrain = Terrain(sources, row_bytes=policy.row_bytes, range_max=policy.range_max)
+        self.free: Mask = np.ones(len(self.terrain), np.bool_)
+        """Which parts no unit has taken yet."""
+        self.passed = self.terrain.passed(self.since)
         self.taken_inline: set[Time] = set()
         self.ghosts: list[tuple[int, int]] = []
         """Where the outputs of planned units will lie."""
@@ -108,8 +115,9 @@ class _Planner:
         """Plan to merge these, with the inline rows between them; `False` if those are taken."""
         if len(self.units) >= _UNITS:
             return False
-        homes = [self.home[each.part.key] for each in chosen]
-        between = self.batches[min(homes) : max(homes) + 1]
+        numbers = [each.number for each in chosen]
+        homes = self.terrain.home[numbers]
+        between = self.batches[int(homes.min()) : int(homes.max()) + 1]
         inline = tuple(b.lower for b in between if b.inline is not None)
         if self.taken_inline.intersection(inline):
             return False
@@ -124,13 +132,10 @@ class _Planner:
                 level=min(LEVEL_MAX, 1 + max(levels, default=0)),
             )
         )
-        self.taken.update(each.part.key for each in chosen)
+        self.free[numbers] = False
         self.taken_inline.update(inline)
         self.ghosts.append(ranges.span(each.part for each in chosen))
         return True
-
-    def free(self) -> list[Lying]:
-        return [each for each in self.lying if each.part.key not in self.taken]
 
     def fitting(self, wanted: Iterable[Lying], already: int = 0) -> list[Lying]:
         """As many as one unit may read, in the order given."""
@@ -167,35 +172,39 @@ class _Planner:
     def merge(self) -> None:
         """Until no place has too many runs over it, or nothing more can be done about it."""
         stuck: set[int] = set()
+        counts = self._counts()
+        lo, hi = self.terrain.reach(self.policy.part_bytes)
         while len(self.units) < _UNITS:
-            counted = [each for each in self.free() if self._counts(each)]
-            places = [each.reach(self.policy.part_bytes) for each in counted]
-            place, depth = ranges.deepest([*places, *self.ghosts])
+            counted = counts & self.free
+            ghosts = np.array(self.ghosts, np.uint64).reshape(-1, 2)
+            place, depth = ranges.deepest_of(
+                np.concatenate((lo[counted], ghosts[:, 0])),
+                np.concatenate((hi[counted], ghosts[:, 1])),
+            )
             if depth <= self.policy.runs_max or place in stuck:
                 return
-            if not self._merge_at(place, depth, counted):
+            over = counted & (lo <= np.uint64(place)) & (hi >= np.uint64(place))
+            if not self._merge_some(over, depth, counted):
                 stuck.add(place)
 
-    def _counts(self, each: Lying) -> bool:
+    def _counts(self) -> Mask:
         """Without a key there are no ranges to split: a part that is large enough is done."""
-        return self.keyed or (each.bulk < self.policy.part_bytes and each.part.level != FULL)
+        if self.keyed:
+            return np.ones(len(self.terrain), np.bool_)
+        counts: Mask = (self.terrain.bulk < self.policy.part_bytes) & (self.terrain.level != FULL)
+        return counts
 
-    def _merge_at(self, place: int, depth: int, counted: Sequence[Lying]) -> bool:
-        over = [e for e in counted if self._covers(e, place) and self._may_merge(e)]
-        prefix = self._prefix(sorted(over, key=lambda e: e.weight), depth)
+    def _merge_some(self, over: Mask, depth: int, counted: Mask) -> bool:
+        if self.keyed:
+            counted = counted & ~self.terrain.base
+        lying = self.terrain.lying(np.flatnonzero(over & counted))
+        prefix = self._prefix(sorted(lying, key=lambda each: each.weight), depth)
         if len(prefix) < 2:
             return False
         chosen = self._with_neighbours(prefix, counted)
         base = self._covers_bottom(chosen) if self.keyed else any(e.part.base for e in chosen)
         bulk = sum(each.bulk for each in chosen)
         return self.add("merge", chosen, base=base, halvings=self.halvings(bulk))
-
-    def _covers(self, each: Lying, place: int) -> bool:
-        first, last = each.reach(self.policy.part_bytes)
-        return first <= place <= last
-
-    def _may_merge(self, each: Lying) -> bool:
-        return not each.part.base or not self.keyed
 
     def _prefix(self, by_weight: Sequence[Lying], depth: int) -> list[Lying]:
         """The lightest ones whose merge costs least for the room it makes."""
@@ -213,58 +222,53 @@ class _Planner:
                 best = (score, count)
         return list(by_weight[: best[1]]) if best is not None else []
 
-    def _with_neighbours(self, prefix: list[Lying], counted: Sequence[Lying]) -> list[Lying]:
+    def _with_neighbours(self, prefix: list[Lying], mergeable: Mask) -> list[Lying]:
         """Others in the same range that are as light: their places are as crowded."""
         around = min((each.at for each in prefix), key=lambda at: at[0])
         heaviest = max(each.weight for each in prefix)
-        own = {each.part.key for each in prefix}
-        others = sorted(
-            (
-                each
-                for each in counted
-                if each.part.key not in own
-                and self._may_merge(each)
-                and each.weight <= heaviest
-                and within(each.at, around)
-            ),
+        others = mergeable & self.terrain.within(around)
+        others[[each.number for each in prefix]] = False
+        light = sorted(
+            (e for e in self.terrain.lying(np.flatnonzero(others)) if e.weight <= heaviest),
             key=lambda each: each.weight,
         )
         room = self.policy.unit_parts - len(prefix)
-        return prefix + self.fitting(others, sum(e.part.size for e in prefix))[: max(0, room)]
+        return prefix + self.fitting(light, sum(e.part.size for e in prefix))[: max(0, room)]
 
     def _covers_bottom(self, chosen: Sequence[Lying]) -> bool:
         """Whether all that `since` has passed at these places is among the chosen ones."""
-        keys = {each.part.key for each in chosen}
         lo, hi = ranges.span(each.part for each in chosen)
-        return not any(
-            each.part.t_min <= self.since and each.part.place_lo <= hi and each.part.place_hi >= lo
-            for each in self.lying
-            if each.part.key not in keys
-        )
+        others = (self.terrain.t_min <= self.since) & self.terrain.touching(lo, hi)
+        others[[each.number for each in chosen]] = False
+        return not others.any()
 
     # Fold.
 
     def fold(self) -> None:
-        free = self.free()
-        bases = [each for each in free if each.part.base]
-        passed = [each for each in free if foldable(each.part, self.since) >= 0.5]
-        homes = _Homes(each.at for each in bases)
-        below = _by_home(bases, homes)
-        on_top = _by_home(passed, homes)
-        across = on_top.pop(None, [])
-        wide = [each for each in across if homes.any_within(each.at)]
-        for each in across:
-            if not homes.any_within(each.at):  # On no base at all: it becomes one by itself.
-                on_top.setdefault(each.at, []).append(each)
-        for at in sorted({at for at in (*below, *on_top) if at is not None}):
-            self._fold_at(below.get(at, []), on_top.get(at, []), rootless=bool(bases))
+        bases = self.free & self.terrain.base
+        passed = np.flatnonzero(self.free & (self.passed >= 0.5))
+        homes = Nodes(self.terrain, bases)
+        around = homes.around(passed)
+        wide = (around < 0) & homes.any_within(passed)
+        # What lies on no base at all becomes one by itself.
+        depths = np.where(around < 0, self.terrain.depth[passed], around)[~wide]
+        places = self.terrain.first[passed[~wide]] & MASKS[depths]
+        on_top: dict[Node, list[int]] = {}
+        for number, *node in zip(
+            passed[~wide].tolist(), depths.tolist(), places.tolist(), strict=True
+        ):
+            on_top.setdefault((node[0], node[1]), []).append(number)
+        crowded = homes.crowded(_SMALL_BASES) if self.keyed else set()
+        for at in sorted(crowded.union(on_top)):
+            self._fold_at(homes.members(at), on_top.get(at, []), rootless=bool(bases.any()))
         if self.keyed:
-            self._cut_wide(wide, bases)
+            self._cut_wide(self.terrain.lying(passed[wide]), np.flatnonzero(bases))
 
-    def _fold_at(self, below: list[Lying], on_top: list[Lying], *, rootless: bool) -> None:
-        if not self.keyed and sum(e.part.size for e in below) > self.policy.unit_bytes // 2:
-            below = []  # Too many to rewrite: what was inserted since becomes bases beside them.
-        below = self.fitting(below)
+    def _fold_at(self, bases: I64, passed: list[int], *, rootless: bool) -> None:
+        if not self.keyed and self.terrain.size[bases].sum() > self.policy.unit_bytes // 2:
+            bases = bases[:0]  # Too many to rewrite: what was inserted since joins them.
+        below = self.fitting(self.terrain.lying(bases))
+        on_top = self.terrain.lying(passed)
         bulk = sum(each.bulk for each in below)
         due = sum(each.bulk * foldable(each.part, self.since) for each in on_top)
         rootless = rootless and not self.keyed and not below
@@ -278,50 +282,65 @@ class _Planner:
             expected = bulk + sum(each.bulk for each in chosen[len(below) :]) / 2
             self.add("fold", chosen, base=True, halvings=self.halvings(expected))
 
-    def _cut_wide(self, wide: Sequence[Lying], bases: Sequence[Lying]) -> None:
+    def _cut_wide(self, wide: list[Lying], bases: I64) -> None:
         """Cut what lies across several bases, once it matters to one of them."""
-        by_range: dict[Range, list[Lying]] = {}
-        for each in wide:
-            by_range.setdefault(each.at, []).append(each)
-        for base in bases if wide else ():
-            across = [
-                each
-                for depth in range(base.at[0])
-                for each in by_range.get(ranges.above(base.at, depth), ())
-                if each.part.key not in self.taken and each.weight * 32 >= base.weight
-            ]
-            due = sum(each.weight * foldable(each.part, self.since) for each in across)
-            if across and due >= self.policy.fold_ratio * base.weight:
-                heaviest = max(across, key=lambda each: each.weight)
-                self.add("cut", [heaviest], base=False, halvings=base.at[0] - heaviest.at[0])
+        depths = self.terrain.depth[bases]
+        weights = self.terrain.bulk[bases] * np.exp2(depths)
+        most = sum(float(each.weight) * self.passed[each.number] for each in wide)
+        if not wide or most < self.policy.fold_ratio * weights.min():
+            return
+        inside = {
+            at: (depths > at[0]) & self.terrain.within(at)[bases]
+            for at in {each.at for each in wide}
+        }
+        over = {
+            each.number: inside[each.at] & (float(each.weight) * 32 >= weights) for each in wide
+        }
+        done = -1
+        while over and len(self.units) < _UNITS:
+            due = np.zeros(len(bases))
+            for number, covered in over.items():
+                [each] = self.terrain.lying([number])
+                due[covered] += float(each.weight) * self.passed[number]
+            ripe = np.flatnonzero((due > 0) & (due >= self.policy.fold_ratio * weights))
+            ripe = ripe[ripe > done]
+            if not len(ripe):
+                return
+            done = int(ripe[0])
+            across = self.terrain.lying(n for n, covered in over.items() if covered[done])
+            heaviest = max(across, key=lambda each: each.weight)
+            # Whether it is cut now or inline rows are in its way, the others are looked at next.
+            del over[heaviest.number]
+            halvings = int(depths[done]) - heaviest.at[0]
+            self.add("cut", [heaviest], base=False, halvings=halvings)
 
     # All of it.
 
     def merge_all(self) -> None:
         """Merge range by range; what lies across several bases is cut first."""
-        total = sum(each.part.size for each in self.lying)
+        lying = self.terrain.lying(range(len(self.terrain)))
         if not self.keyed:
-            groups = _groups(self.lying, self.policy)
-        elif total <= self.policy.unit_bytes:
-            groups = [list(self.lying)]
+            groups = _groups(lying, self.policy)
+        elif self.terrain.size.sum() <= self.policy.unit_bytes:
+            groups = [lying]
         else:
-            groups = self._cut_or_group()
+            groups = self._cut_or_group(lying)
         for group in groups:
             self._merge_group(group, final=len(groups) == 1 or self.keyed)
         for stretch in _inline_stretches(self.batches, self.taken_inline):
             self._flush(stretch)
 
-    def _cut_or_group(self) -> list[list[Lying]]:
+    def _cut_or_group(self, lying: Sequence[Lying]) -> list[list[Lying]]:
         """What lies in the range of one base, or of no base but together; the rest is cut."""
-        homes = _Homes(each.at for each in self.lying if each.part.base)
-        grouped = _by_home(self.lying, homes, widest=True)
+        homes = _Homes(each.at for each in lying if each.part.base)
+        grouped = _by_home(lying, homes)
         across = grouped.pop(None, [])
         rest = [each for each in across if not homes.any_within(each.at)]
         for each in across:
             depth = homes.deepest_within(each.at)
             if depth is not None:
                 self.add("cut", [each], base=False, halvings=depth - each.at[0])
-        alone = _by_home(rest, _Homes(each.at for each in rest), widest=True)
+        alone = _by_home(rest, _Homes(each.at for each in rest))
         return [*grouped.values(), *alone.values()]
 
     def _merge_group(self, group: list[Lying], *, final: bool) -> None:
@@ -336,7 +355,8 @@ class _Planner:
         """Whether another full merge would only write the same again."""
         if any(foldable(each.part, self.since) > 0 for each in chosen):
             return False
-        counted = [each.part for each in chosen if self._counts(each)]
+        counts = self._counts()
+        counted = [each.part for each in chosen if counts[each.number]]
         deltas = _runs(part for part in counted if not part.base)
         return deltas <= 1 and (not final or _runs(part for part in counted if part.base) <= 1)
 
@@ -352,9 +372,9 @@ class _Homes:
                 around = ranges.above(home, depth)
                 self._deepest[around] = max(home[0], self._deepest.get(around, 0))
 
-    def around(self, at: Range, *, widest: bool = False) -> Range | None:
-        """The narrowest (or widest) of the ranges that `at` lies in."""
-        depths = range(at[0] + 1) if widest else range(at[0], -1, -1)
+    def around(self, at: Range) -> Range | None:
+        """The widest of the ranges that `at` lies in."""
+        depths = range(at[0] + 1)
         return next((r for r in (ranges.above(at, d) for d in depths) if r in self.homes), None)
 
     def any_within(self, at: Range) -> bool:
@@ -364,20 +384,12 @@ class _Homes:
         return self._deepest.get(at)
 
 
-def _by_home(
-    lying: Iterable[Lying], homes: _Homes, *, widest: bool = False
-) -> dict[Range | None, list[Lying]]:
+def _by_home(lying: Iterable[Lying], homes: _Homes) -> dict[Range | None, list[Lying]]:
     """Parts by the range they lie in; under `None` those that lie in none."""
     found: dict[Range | None, list[Lying]] = {}
     for each in lying:
-        found.setdefault(homes.around(each.at, widest=widest), []).append(each)
+        found.setdefault(homes.around(each.at), []).append(each)
     return found
-
-
-def _parts(batch: Batch, lists: Mapping[str, Sequence[Part]]) -> Iterable[Part]:
-    yield from batch.parts
-    for chunk in batch.chunks:
-        yield from lists.get(chunk.key, ())
 
 
 def _inline_stretches(batches: Sequence[Batch], taken: set[Time]) -> list[list[Batch]]:

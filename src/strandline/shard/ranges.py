@@ -11,7 +11,6 @@ be: by it, parts over different ranges compare.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from strandline.model.valuehash import U64
     from strandline.shard.part import Part
 
 PLACE_BITS = 64
@@ -78,70 +78,23 @@ def span(parts: Iterable[Part]) -> tuple[int, int]:
     return min(lo for lo, _ in places), max(hi for _, hi in places)
 
 
-@dataclass(frozen=True, slots=True)
-class Lying:
-    """One part and where it counts: at its hull, or wider if that still is a small range."""
-
-    part: Part
-    bulk: int
-    at: Range
-
-    @property
-    def weight(self) -> int:
-        return self.bulk << self.at[0]
-
-    def reach(self, small: int) -> tuple[int, int]:
-        """The places that it counts at: its own, or all of its range if its bulk is `small`.
-
-        A small part has gaps between its keys that mean nothing: a thousand parts of one row each
-        hardly share a place, and still are a thousand parts to read.
-        """
-        if self.bulk >= small:
-            return self.part.place_lo, self.part.place_hi
-        return places_in(self.at)
-
-
-def bulk_of(part: Part, row_bytes: int) -> int:
-    return max(part.size, part.rows * row_bytes)
-
-
-def lie(parts: Sequence[Part], *, row_bytes: int, range_max: int) -> list[Lying]:
-    """Find each part's range; parts in a range of at most `range_max` all count as wide as it.
-
-    A part of a few rows has a tight hull that says nothing. What belongs together is what can
-    be rewritten as one part, so the range is widened as long as all within it stays that small.
-    """
-    bulks = [bulk_of(part, row_bytes) for part in parts]
-    hulls = [hull(part.place_lo, part.place_hi) for part in parts]
-    inside: dict[Range, int] = {}
-    for bulk, own in zip(bulks, hulls, strict=True):
-        for depth in range(own[0] + 1):
-            node = above(own, depth)
-            inside[node] = inside.get(node, 0) + bulk
-    return [
-        Lying(part, bulk, _widest(own, inside, range_max))
-        for part, bulk, own in zip(parts, bulks, hulls, strict=True)
-    ]
-
-
-def _widest(own: Range, inside: dict[Range, int], range_max: int) -> Range:
-    for depth in range(own[0]):
-        node = above(own, depth)
-        if inside[node] <= range_max:
-            return node
-    return own
-
-
 def deepest(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """The first place that most of these `[lo, hi]` cover, and how many do.
 
     >>> deepest([(0, 9), (5, 20), (8, 8)])
     (8, 3)
     """
-    if not places:
+    return deepest_of(
+        np.array([lo for lo, _ in places], np.uint64),
+        np.array([hi for _, hi in places], np.uint64),
+    )
+
+
+def deepest_of(firsts: U64, lasts: U64) -> tuple[int, int]:
+    """The same, of spans as two columns."""
+    if not len(firsts):
         return 0, 0
-    starts = np.sort(np.array([lo for lo, _ in places], np.uint64))
-    ends = np.sort(np.array([hi for _, hi in places], np.uint64))
+    starts, ends = np.sort(firsts), np.sort(lasts)
     # At a start, all that started at or before it and did not end before it cover it.
     covering = np.searchsorted(starts, starts, side="right") - np.searchsorted(
         ends, starts, side="left"

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
     from strandline.model.frontier import Frontier
     from strandline.shard.cancel import Cancel
+    from strandline.shard.chunk import PartTable
     from strandline.shard.compact import Report
     from strandline.shard.env import Env
     from strandline.shard.leases import Leases, WriteLease
     from strandline.shard.machine import Machine
-    from strandline.shard.part import Batch, Part
+    from strandline.shard.part import Batch
     from strandline.shard.state import State
     from strandline.shard.units import Unit
 
@@ -158,10 +159,10 @@ class Rounds:
             return False
         return rested[1:] == (state.readable_from(), committed)
 
-    def _lists(self, state: State) -> dict[str, list[Part]]:
+    def _lists(self, state: State) -> dict[str, PartTable]:
         chunks = self._chunks_of(state.name)
         return {
-            chunk.key: chunks.table(chunk, shard_id=state.id, stats=False).parts()
+            chunk.key: chunks.table(chunk, shard_id=state.id, stats=False)
             for batch in state.batches
             for chunk in batch.chunks
         }
