@@ -171,6 +171,8 @@ def test_what_is_later_than_the_witness_is_left_to_the_next_judgement() -> None:
     story = honest()
     story["one"] += [["intent", 9, "race", 4, 970, 4, 0, 0, 120], ["ack", 9, 4, 130]]
     story["reader"].append(["read", "race", 4, 1, 1])
+    story["two"] += [["intent", 9, "race", 4, 980, 4, 0, 0, 120], ["mismatch", 9, 8, 130]]
+    story["two"] += [["intent", 10, "race", 8, 985, 4, 0, 0, 140], ["ack", 10, 8, 150]]
     story["listener"].append(["progress", 5])
     assert verdict(story) == []
 

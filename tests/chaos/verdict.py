@@ -155,9 +155,15 @@ def judge(accounts: Accounts, settled: Mapping[str, Settled]) -> list[str]:
     wrong += reads(accounts.reads, settled)
     for stream in accounts.streams:
         wrong += streamed(stream, settled[stream.shard])
-    appends = [intent.append() for intent in accounts.intents]
+    appends = [i.append() for i in accounts.intents if _is_witnessed(i, settled[i.shard])]
     history = History(appends=appends, seen=accounts.seen, tiled=set(settled))
     return [*wrong, *linearizable_appends(history), *monotone_frontiers(history)]
+
+
+def _is_witnessed(intent: Intent, truth: Settled) -> bool:
+    """Whether all that it refers to was settled before the first journal was read."""
+    edges = [edge for edge in (intent.time, intent.seen) if edge is not None]
+    return all(edge <= truth.frontier for edge in edges)
 
 
 def stored(shard: str, intents: Sequence[Intent], truth: Settled) -> Iterator[str]:
