@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from strandline.shard import command as c
-from strandline.shard.findings import Severity
-from strandline.shard.fsck import fsck
+from strandline.shard.findings import Severity, check_rows
+from strandline.shard.fsck import _Fsck, fsck
+from strandline.shard.pulses import begin_pulse
 from strandline.shard.rounds import Wish
+from strandline.shard.stats import Range, decode_stats, encode_stats
+from strandline.store.consensus import Versioned
+from strandline.store.files import FilesBlob
 
+from .conftest import Process
 from .upkeep_lab import Table
 
 
@@ -83,8 +92,6 @@ def test_a_damaged_record_is_damage_and_other_shards_are_still_checked(table, la
     other.append((1, "x", 1))
     log = lab.consensus._logs["shard/orders"]
     last = len(log.versions) - 1
-    from strandline.store.consensus import Versioned
-
     log.versions[last] = Versioned(log.versions[last].seqno, b"nonsense")
     report = check(table)
     assert {finding.shard for finding in report.of(Severity.DAMAGE)} == {"orders"}
@@ -144,12 +151,112 @@ def test_a_shard_that_does_not_exist_is_said_so(table):
     assert not check(table, names=["nowhere"]).sound
 
 
-def test_leftovers_of_broken_writes_are_found_in_folders(table, tmp_path):
-    from dataclasses import replace
-
-    from strandline.store.files import FilesBlob
-
+def test_leftovers_of_broken_writes_are_listed_and_only_old_ones_removed_by_repair(table, tmp_path):
     blob = FilesBlob(tmp_path)
-    report = fsck(replace(table.env, blob=blob), table.leases, names=[])
-    assert report.findings == []
+    blob.put("somewhere/object", b"v")
+    old, young = tmp_path / "somewhere/.put-old", tmp_path / "somewhere/.put-young"
+    for file in (old, young):
+        file.write_bytes(b"half")
+    modified_ms = min(left.modified_ms for left in blob.leftovers())
+    os.utime(old, (0, 0))
+    table.lab.clock.now = modified_ms + 1000
+    env = replace(table.env, blob=blob)
+    found = _Fsck(env, table.leases)
+    found._leftovers()
+    assert {f.thing: f.severity for f in found.report.findings} == {
+        "somewhere/.put-old": Severity.LEFTOVER,
+        "somewhere/.put-young": Severity.NOTE,
+    }
+    assert old.exists()
+    repaired = _Fsck(env, table.leases, repair=True)
+    repaired._leftovers()
+    [finding] = repaired.report.of(Severity.LEFTOVER)
+    assert (finding.size, finding.repaired) == (4, True)
+    assert not old.exists()
+    assert young.exists()
+    assert blob.get("somewhere/object") == b"v"
     blob.close()
+
+
+def test_a_timeline_with_a_missing_member_is_noted_and_a_damaged_one_is_damage(lab):
+    process = Process(lab)
+    process.attach()
+    process.own().close()
+    assert fsck(process.env, process.leases).findings == []
+    del lab.consensus._logs["shard/stock"]
+    [finding] = fsck(process.env, process.leases).findings
+    assert finding.severity is Severity.NOTE
+    assert "stock does not exist" in finding.reason
+    log = lab.consensus._logs["timeline/shop"]
+    last = max(log.versions)
+    log.versions[last] = Versioned(log.versions[last].seqno, b"nonsense")
+    [finding] = fsck(process.env, process.leases).of(Severity.DAMAGE)
+    assert finding.thing == "timeline shop"
+
+
+def test_statistics_that_would_hide_rows_are_damage(table):
+    state = table.state
+    part = next(p for b in state.batches for p in b.parts if p.stats)
+    known = decode_stats(part.stats)
+    ids = {each.name: each.id for each in state.schema.fields}
+    low = known.ranges[ids["id"]].low
+    wrong = Range("i", low + 1, known.ranges[ids["id"]].high, 0)
+    stats = encode_stats(replace(known, ranges={**known.ranges, ids["id"]: wrong}))
+    updates = next(t for t in table.tables() if t.num_rows == part.rows)
+    right = [*check_rows(part, updates, state.schema)]
+    lying = [*check_rows(msgspec.structs.replace(part, stats=stats), updates, state.schema)]
+    assert [reason for reason in lying if reason not in right] == [
+        "the statistics of column id rule out rows that it has"
+    ]
+
+
+def test_without_repair_nobody_is_suspected(table, lab):
+    other = lab.env()
+    pulse = begin_pulse(other.consensus, other.random, lease_ms=1, owner="a process that died")
+    table.machine.demand(c.RegisterReader("r" + "9" * 32, pulse.id, None, "gone"))
+    key = f"pulse/{pulse.slot}"
+    before = lab.consensus.head(key)
+    for _ in range(5):
+        lab.clock.now += 1000
+        check(table)
+    assert lab.consensus.head(key) == before
+
+
+def recreated(table):
+    """Drop a shard under a writer that has put a part which never counted, and create it anew."""
+    state = table.state
+    orphan = f"{state.id}/w{'5' * 32}/{'6' * 32}.parquet"
+    table.lab.blob.put(orphan, b"four")
+    table.machine.demand(c.Drop())
+    new = f"s{table.env.random.token()}"
+    table.machine.commit(c.Create("orders", new, state.schema, table.lab.clock.now))
+    return state, orphan
+
+
+def test_r18_what_a_dropped_shard_left_is_deleted_by_repair_unless_a_reader_may_need_it(table, lab):
+    """R18."""
+    pin = table.leases.own_reader(table.machine).pin()
+    old, orphan = recreated(table)
+    needed = {p.key for b in old.batches for p in b.parts}
+    [finding] = check(table).of(Severity.LEFTOVER)
+    assert (finding.thing, finding.size, finding.repaired) == (orphan, 4, False)
+    assert orphan in table.objects()
+    [finding] = check(table, repair=True).of(Severity.LEFTOVER)
+    assert finding.repaired
+    assert orphan not in table.objects()
+    assert needed <= table.objects()
+    pin.give_back()
+    table.rounds.collector.collect(table.machine)
+    assert not needed & table.objects()
+    assert check(table).of(Severity.LEFTOVER) == []
+
+
+def test_r18_what_no_record_names_is_reported_and_stays(table, lab):
+    """R18: a store whose records were lost keeps its objects, whatever is asked."""
+    before = table.objects()
+    del lab.consensus._logs["shard/orders"]
+    report = fsck(table.env, lab.leases(table.env), repair=True)
+    assert table.objects() == before
+    [finding] = report.findings
+    assert finding.severity is Severity.NOTE
+    assert "no record names" in finding.reason

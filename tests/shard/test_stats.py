@@ -17,6 +17,7 @@ from strandline.shard.stats import (
     encode_stats,
     kind_of,
     measure,
+    rules_out,
     stored_bounds,
 )
 
@@ -170,3 +171,23 @@ def test_every_cut_and_flip_of_encoded_statistics_is_harmless():
         decode_stats(whole[:at])
         for bit in range(8):
             decode_stats(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "out"),
+    [
+        (Range("i", 1, 9, 0), Range("i", 1, 9, 0), False),
+        (Range("i", 0, 10, 0), Range("i", 1, 9, 0), False),
+        (Range("i", 2, 9, 0), Range("i", 1, 9, 0), True),
+        (Range("i", 1, 8, 0), Range("i", 1, 9, 0), True),
+        (Range("i", None, None, None), Range("i", 1, 9, 3), False),
+        (Range("i", 1, 9, 0), Range("i", 1, 9, 3), True),
+        (Range("f", 1.0, 2.0, 0), Range("f", 1.0, 2.0, 0, True), True),
+        (Range("n", b"9", b"10", 0), Range("n", b"9.5", b"10.00", 0), False),
+        (Range("n", b"9", b"10", 0), Range("n", b"8", b"10", 0), True),
+        (Range("s", b"a", b"b", 0), Range("s", b"a", None, 0), True),
+        (Range("i", 5, 5, 0), Range("s", b"a", b"b", 0), False),
+    ],
+)
+def test_bounds_rule_out_exactly_what_lies_outside_of_them(said, found, out):
+    assert rules_out(said, found) is out

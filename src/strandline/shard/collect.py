@@ -25,13 +25,14 @@ from strandline.shard.garbage import (
     listing_chunks,
     orphans,
     orphans_of_dropped,
+    shard_of,
     truncate_before,
 )
 from strandline.shard.machine import Machine
 from strandline.shard.versions import shard_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from strandline.shard.env import Env
     from strandline.shard.leases import Leases
@@ -88,8 +89,14 @@ class Collector:
             self._env.metrics.add("orphans_deleted", machine.name, len(found))
         return found
 
-    def sweep_dropped(self, *, delete: bool) -> list[BlobEntry]:
-        """Find what is left of shards whose names others have taken, over the whole store."""
+    def sweep_dropped(
+        self, *, delete: bool, proven: Collection[str] | None = None
+    ) -> list[BlobEntry]:
+        """Find what is left of shards whose names others have taken, over the whole store.
+
+        Only what lies under `proven` ids is deleted; without them, whoever asks knows that the
+        objects belong to this store and that it lost no records (R18).
+        """
         listed = self._env.patient(lambda: list(self._env.blob.list("")))
         names = self._env.patient(lambda: self._env.consensus.keys("shard/"))
         ids: set[str] = set()
@@ -101,7 +108,8 @@ class Collector:
             kept |= held(state, lists)
         found = orphans_of_dropped(ids, kept, listed)
         if delete:
-            self._delete_all((entry.key for entry in found), "")
+            keys = [entry.key for entry in found]
+            self._delete_all((k for k in keys if proven is None or shard_of(k) in proven), "")
         return found
 
     def _delete_garbage(self, machine: Machine, state: State) -> int:

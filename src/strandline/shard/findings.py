@@ -15,6 +15,7 @@ from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.shard.layout import places_of
 from strandline.shard.part import PLACE_MAX
 from strandline.shard.state import check_whole
+from strandline.shard.stats import decode_stats, measure, rules_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +105,7 @@ def check_rows(part: Part, updates: pa.Table, schema: Schema) -> Iterator[str]:
     if not diffs.all():
         yield "it has updates that change nothing"
     yield from _check_places(part, rows, schema)
+    yield from _check_stats(part, rows, schema)
 
 
 def check_list(chunk: Chunk, parts: list[Part]) -> Iterator[str]:
@@ -124,6 +126,18 @@ def check_list(chunk: Chunk, parts: list[Part]) -> Iterator[str]:
     said = (chunk.rows, chunk.part_bytes, chunk.t_min, chunk.t_max, chunk.place_lo, chunk.place_hi)
     if facts != said:
         yield f"its rows, bytes, times and places are {facts}, the state says {said}"
+
+
+def _check_stats(part: Part, rows: pa.Table, schema: Schema) -> Iterator[str]:
+    """Statistics that rule out a row which is there would make filters lose it."""
+    known = decode_stats(part.stats)
+    if known is None:
+        return
+    there = measure(((each.id, rows.column(each.name)) for each in schema.fields), len(rows))
+    for column in schema.fields:
+        said, found = known.ranges.get(column.id), there.ranges.get(column.id)
+        if said is not None and found is not None and rules_out(said, found):
+            yield f"the statistics of column {column.name} rule out rows that it has"
 
 
 def _check_places(part: Part, rows: pa.Table, schema: Schema) -> Iterator[str]:

@@ -5,8 +5,9 @@
              there, with its size; garbage, orphans, leftovers and dead leases are listed
     deep     every object is read: checksums, rows, digests, times, places and statistics
 
-`repair` deletes only what nothing refers to (orphans, leftovers of broken writes) and expires
-readers and writers whose processes are gone. Damage is never repaired: it is evidence.
+Without `repair` nobody's lease is touched, not even suspected. `repair` deletes only what nothing
+refers to (orphans, leftovers of broken writes) and expires readers and writers whose processes
+are gone. Damage is never repaired: it is evidence.
 
 Objects are listed before states are loaded (see `garbage`), and each shard is pinned while its
 objects are looked at, so a store that is in use can be checked.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import CorruptionError, NotFoundError, StrandlineError
 from strandline.model.ids import SeqNo
+from strandline.shard import pulse as p
 from strandline.shard.change import evolve
 from strandline.shard.chunks import Chunks
 from strandline.shard.codec import decode_record
@@ -32,6 +34,7 @@ from strandline.shard.findings import (
     leftover,
     note,
 )
+from strandline.shard.garbage import named, shard_of
 from strandline.shard.machine import Machine
 from strandline.shard.moments import decode_moments
 from strandline.shard.parquet import Owner, decode_part
@@ -41,6 +44,7 @@ from strandline.shard.versions import shard_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from strandline.shard.change import Change
     from strandline.shard.env import Env
     from strandline.shard.leases import Leases
     from strandline.shard.part import Chunk, Part
@@ -96,6 +100,8 @@ class _Fsck:
         self._repair = repair
         self._progress = progress
         self._collector = Collector(env, leases)
+        self._known: set[str] = set()
+        """The ids that records name: those of shards of this store, dropped ones among them."""
         self.report = Report(deep=deep)
 
     def run(self, names: Sequence[str] | None = None) -> Report:
@@ -131,6 +137,7 @@ class _Fsck:
             self._objects(machine)
             self._leased(machine)
             self._unneeded(machine)
+            self._known.update(map(shard_of, named(machine.state)))
         except NotFoundError as error:
             self._add([damaged(name, f"shard {name}", str(error), "check the name")])
         except StrandlineError as error:
@@ -152,6 +159,7 @@ class _Fsck:
                 if count and version.seqno != start:
                     yield damaged(machine.name, f"version {start}", "its record is missing")
                 record = decode_record(machine.name, version.seqno, version.data)
+                self._known.update(_ids(record.change))
                 whole = state is not None or version.seqno.number == 0
                 if whole and version.seqno <= newest.seqno:
                     state = evolve(state, record.change)
@@ -193,9 +201,9 @@ class _Fsck:
         before = machine.refresh()
         entries = {name: reader.pulse for name, reader in before.readers.items()}
         entries.update((name, writer.pulse) for name, writer in before.writers.items())
-        over = self._leases.undertaker.over(set(entries.values()))
-        if self._repair and over:
+        if self._repair:
             self._leases.bury(machine)
+        over = {pulse for pulse in set(entries.values()) if self._is_over(pulse)}
         gone = machine.refresh()
         self._add(
             leftover(
@@ -207,6 +215,13 @@ class _Fsck:
             for name, pulse in sorted(entries.items())
             if pulse in over
         )
+
+    def _is_over(self, pulse_id: str) -> bool:
+        """Only looks: to end a pulse, or to suspect it, is up to a repair and to upkeep."""
+        slot, _ = p.slot_of(pulse_id)
+        head = self._env.patient(lambda: self._env.consensus.head(f"{p.KEY_PREFIX}{slot}"))
+        current = None if head is None else p.decode_pulse(slot, head.seqno, head.data)
+        return p.is_over(pulse_id, current)
 
     def _unneeded(self, machine: Machine) -> None:
         """Garbage that waits for somebody, and orphans."""
@@ -251,7 +266,7 @@ class _Fsck:
     def _dropped(self) -> None:
         """What is left of shards whose names others have taken."""
         try:
-            found = self._collector.sweep_dropped(delete=self._repair)
+            found = self._collector.sweep_dropped(delete=self._repair, proven=self._known)
         except StrandlineError as error:
             self._add([note("", "dropped shards", f"can't be told apart: {error}")])
             return
@@ -259,6 +274,16 @@ class _Fsck:
         self._add(
             leftover("", entry.key, reason, size=entry.size, repaired=self._repair)
             for entry in found
+            if shard_of(entry.key) in self._known
+        )
+        sizes: dict[str, list[int]] = {}
+        for entry in found:
+            if shard_of(entry.key) not in self._known:
+                sizes.setdefault(shard_of(entry.key), []).append(entry.size)
+        reason = "objects of a shard that no record names; are they another store's, or lost ones?"
+        self._add(
+            note("", f"folder {shard_id}", f"{len(each)} {reason}", size=sum(each))
+            for shard_id, each in sorted(sizes.items())
         )
 
     def _leftovers(self) -> None:
@@ -285,6 +310,13 @@ class _Fsck:
                     )
                 ]
             )
+
+
+def _ids(change: Change) -> set[str]:
+    """The ids of shards that a record names: the one it creates, those of what it deletes."""
+    keys = [key for entry in change.garbage for key in (*entry.keys, *entry.chunks)]
+    found = {shard_of(key) for key in (*keys, *change.garbage_collected)}
+    return found if change.created is None else {*found, change.created.id}
 
 
 class _Objects:
@@ -357,7 +389,9 @@ class _Objects:
         if wrong:
             return
         try:
-            parts = self._chunks.table(chunk, shard_id=state.id, stats=False).parts()
+            deep = self._report.deep
+            table = self._chunks.table(chunk, shard_id=state.id, stats=deep)
+            parts = table.parts(with_stats=deep)
         except CorruptionError as error:
             yield damaged(state.name, f"part list {chunk.key}", str(error))
             return

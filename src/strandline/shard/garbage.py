@@ -5,10 +5,17 @@
     R15  what lies under a registered writer's id is never an orphan: it may be about to count
     R16  a manifest is an orphan only if one of its version or a later one counts already
     R17  a shard's records are forgotten only before its newest manifest
+    R18  what lies under an id that no shard has, and that no shard holds, is an orphan; it is
+         deleted only if a record proves that a shard of this store had that id
 
 Objects are listed *before* the state is loaded. A writer registers before it puts, and an id is
 never registered again; so an object that was there, under an id that the newer state does not
 know, can never count any more.
+
+R18 is about shards that were dropped and created anew. The drop ended their writers, and all that
+a reader may still fetch is garbage that the new shard lists, so nobody holds the rest. Without
+a record nothing is proven: the objects may be another store's, or all that is left of one whose
+records were lost. Those are reported, and stay.
 
     object                     and                                     is
     ------------------------   ------------------------------------    ---------------
@@ -104,12 +111,17 @@ def orphans(
 def orphans_of_dropped(
     ids: Collection[str], kept: Collection[str], listed: Iterable[BlobEntry]
 ) -> list[BlobEntry]:
-    """The objects of shards that were dropped and whose names others have taken since.
+    """The objects of shards that were dropped and whose names others have taken since (R18).
 
     `ids` are those of all shards, and `kept` is what they hold, both loaded after `listed`.
     Their writers went with the drop, so what they put and nobody lists can never count.
     """
     return [entry for entry in listed if entry.key not in kept and _is_foreign(entry.key, ids)]
+
+
+def shard_of(key: str) -> str:
+    """The id of the shard that an object belongs to, from its key."""
+    return key.partition("/")[0]
 
 
 def truncate_before(state: State) -> SeqNo | None:

@@ -124,6 +124,31 @@ def stored_bounds(column: pa.Array | pa.ChunkedArray) -> list[Bound]:
     return [_stored(value) for value in column]
 
 
+def rules_out(said: Range, found: Range) -> bool:
+    """Whether bounds exclude a value of a column that was measured; of other types, never."""
+    if said.kind != found.kind:
+        return False
+    if found.has_nan and not said.has_nan:
+        return True
+    if said.nulls is not None and said.nulls != found.nulls:
+        return True
+    low, high = _comparable(said, said.low), _comparable(said, said.high)
+    least, most = _comparable(found, found.low), _comparable(found, found.high)
+    # Both were cut alike, so what was measured has no upper bound only if none can be written.
+    unbounded = least is not None and most is None and high is not None
+    return unbounded or _greater(low, least) or _greater(most, high)
+
+
+def _comparable(of: Range, bound: Bound) -> Bound | decimal.Decimal:
+    return decimal.Decimal(bound.decode()) if of.kind == "n" and isinstance(bound, bytes) else bound
+
+
+def _greater(one: Bound | decimal.Decimal, other: Bound | decimal.Decimal) -> bool:
+    if one is None or other is None:
+        return False
+    return bool(one > other)  # type: ignore[operator]
+
+
 def _range(column: pa.ChunkedArray | pa.Array) -> Range | None:
     kind = kind_of(column.type)
     if kind is None:
