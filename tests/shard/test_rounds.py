@@ -169,3 +169,45 @@ def test_parts_merged_past_the_end_of_their_batch_are_listed_in_a_chunk(lab, mon
     assert table.state.readable_from() > batch.upper
     assert batch.chunks
     table.check()
+
+
+def test_a_timeline_forgets_when_it_committed_what_is_older_than_its_members_keep(lab):
+    from strandline.model.ids import SeqNo
+    from strandline.shard.rounds import Rounds
+    from strandline.shard.state import WEEK_MS, Retention
+
+    from .conftest import Process, rows
+
+    process = Process(lab)
+    process.attach()
+    owner = process.own()
+    for n in range(6):
+        owner.stage("orders", rows(n))
+        owner.commit()
+        lab.clock.now += 1000
+
+    def ticks():
+        return len(lab.consensus.scan("timeline/shop", SeqNo(0), 100))
+
+    commits = ticks()
+    rounds = Rounds(process.env, process.leases)
+    orders, stock = process.machines["orders"], process.machines["stock"]
+    orders.demand(c.Retain(Retention(None, 1)))
+    stock.demand(c.Retain(Retention(None, None)))
+    rounds.run_once(orders)
+    lab.clock.now += 2 * WEEK_MS
+    rounds.run_once(orders)
+    assert ticks() == commits, "stock, the other member, keeps everything"
+    stock.demand(c.Retain(Retention(3 * WEEK_MS)))
+    lab.clock.now += WEEK_MS // 2
+    rounds.run_once(orders)
+    assert ticks() == commits, "stock still keeps that"
+    stock.demand(c.Retain(Retention(2 * WEEK_MS)))
+    rounds.run_once(orders)
+    assert ticks() == commits, "it was looked through a moment ago"
+    lab.clock.now += WEEK_MS // 2
+    rounds.run_once(orders)
+    assert ticks() == 1
+    assert process.timeline.time_at(lab.clock.now) == 5
+    assert process.upper("orders").last() == 5
+    owner.close()

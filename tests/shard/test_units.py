@@ -51,13 +51,12 @@ def test_the_share_that_since_has_passed(what, since, share):
     assert foldable(what, since) == share
 
 
-def test_a_manifest_is_due_after_so_many_versions_or_bytes():
+def test_a_manifest_is_due_after_so_many_versions():
     assert not manifest_due(state(seqno=SeqNo(3)), every=5)
     assert manifest_due(state(seqno=SeqNo(4)), every=5)
     known = Manifest(4, "m", 1, 0)
     assert not manifest_due(state(seqno=SeqNo(8), manifest=known), every=5)
     assert manifest_due(state(seqno=SeqNo(9), manifest=known), every=5)
-    assert manifest_due(state(seqno=SeqNo(5), manifest=known), every=5, bytes_since=2 << 20)
 
 
 def test_the_older_half_of_many_moments_is_due():

@@ -7,6 +7,7 @@ The steps, in this order; each is safe to leave out, to repeat and to race with 
     compact    the units that `compaction` finds worth it
     list       many parts go into chunks, old moments into objects
     manifest   when opening the shard has become slow
+    instants   a timeline forgets when it committed what is older than its members keep
     collect    what nobody needs any more
 """
 
@@ -24,8 +25,10 @@ from strandline.shard.compaction import plan
 from strandline.shard.machine import raise_refusal
 from strandline.shard.moments import encode_moments, moments_key
 from strandline.shard.retention import since_allowed
+from strandline.shard.state import WEEK_MS, Retention
+from strandline.shard.timeline import PlainTimeline
 from strandline.shard.units import gather, manifest_due, moments_due, policy_of
-from strandline.shard.versions import put_manifest
+from strandline.shard.versions import load, put_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from strandline.shard.state import State
     from strandline.shard.units import Unit
 
+_INSTANTS_MS = 6 * 3600 * 1000
+"""The instants of a timeline are looked through so often: there may be many."""
 _PASSES_MAX = 1000
 """Passes of one compaction that was asked for; each leaves less to do than the one before."""
 
@@ -65,6 +70,8 @@ class Rounds:
         self._chunks: dict[str, Chunks] = {}
         self._rested: dict[str, tuple[tuple[Batch, ...], int, Frontier | None]] = {}
         """For each shard, what was found to need no compaction."""
+        self._looked_ms: dict[str, int] = {}
+        """For each timeline, when its instants were last looked through."""
 
     def run_once(self, machine: Machine) -> bool:
         """One round; whether anything was done."""
@@ -77,6 +84,7 @@ class Rounds:
             busy |= self._compact(machine, committed, Wish())
             busy |= self._index(machine, committed)
             busy |= self._write_manifest(machine)
+            self._forget_instants(state.timeline)
         return bool(self.collector.collect(machine)) or busy
 
     def compact(self, machine: Machine, wish: Wish) -> Collected:
@@ -91,6 +99,7 @@ class Rounds:
                 break
         self._index(machine, committed)
         self._write_manifest(machine)
+        self._forget_instants(state.timeline, at_once=True)
         return self.collector.collect(machine)
 
     def _committed(self, state: State) -> Frontier | None:
@@ -194,6 +203,35 @@ class Rounds:
             return False
         outcome, _ = machine.commit(c.AddManifest(put_manifest(self._env, state)))
         return isinstance(outcome, c.Changed)
+
+    def _forget_instants(self, name: str | None, *, at_once: bool = False) -> None:
+        """Now and then, forget when a timeline committed what is older than its members keep."""
+        timeline = None if name is None else self._env.timelines(name)
+        if not isinstance(timeline, PlainTimeline):
+            return
+        now_ms = self._env.patient(self._env.consensus.now_ms)
+        since_ms = now_ms - self._looked_ms.setdefault(timeline.name, now_ms)
+        if since_ms < _INSTANTS_MS and not at_once:
+            return
+        self._looked_ms[timeline.name] = now_ms
+        kept_ms = self._instants_kept_ms(timeline)
+        oldest = None if kept_ms is None else timeline.time_at(now_ms - kept_ms)
+        # The last one from before is kept: its content was current when the period began.
+        instant_ms = None if oldest is None else timeline.instant_of(oldest)
+        if instant_ms is not None:
+            timeline.forget_before(instant_ms)
+
+    def _instants_kept_ms(self, timeline: PlainTimeline) -> int | None:
+        """As long as any member keeps history, and at least a week; `None` for ever."""
+        kept_ms = WEEK_MS
+        for member in timeline.members():
+            state = load(self._env, member)
+            if state is None or state.dropped:
+                continue
+            if state.retention == Retention(None, None):
+                return None
+            kept_ms = max(kept_ms, state.retention.duration_ms or 0)
+        return kept_ms
 
 
 class Writing:

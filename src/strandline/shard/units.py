@@ -133,10 +133,13 @@ def gather(state: State, policy: Policy, committed: Frontier | None = None) -> G
     return Gather(tuple(moved), tuple(small))
 
 
-def manifest_due(state: State, *, every: int, bytes_since: int = 0, bytes_max: int = MIB) -> bool:
-    """Whether opening the shard has become slower than a manifest would make it."""
+def manifest_due(state: State, *, every: int) -> bool:
+    """Whether opening the shard has become slower than a manifest would make it.
+
+    Records are counted, not measured: none is much larger than the largest inline append.
+    """
     last = -1 if state.manifest is None else state.manifest.seqno
-    return state.seqno.number - last >= every or bytes_since > bytes_max
+    return state.seqno.number - last >= every
 
 
 def moments_due(state: State, *, loose: int) -> int:
