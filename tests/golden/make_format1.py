@@ -97,7 +97,9 @@ def facts_of(value: object) -> object:
     if isinstance(value, Schema):
         return {"version": value.version, "ids": list(value.ids), "names": list(value.names)}
     if isinstance(value, State):
-        return {each.name: facts_of(getattr(value, each.name)) for each in fields(value)}
+        return {
+            each.name: facts_of(getattr(value, each.name)) for each in fields(value) if each.compare
+        }
     return msgspec.to_builtins(value, str_keys=True)
 
 

@@ -19,6 +19,7 @@ from strandline.shard.units import (
     manifest_due,
     moments_due,
     policy_of,
+    rows_pile_up,
     settled_batches,
 )
 
@@ -102,3 +103,17 @@ def test_what_a_timeline_has_not_committed_is_not_gathered():
     assert found is not None
     assert {moved.key[0] for moved in found.parts} == {"p"}
     assert gather(attached, Policy(direct_parts=9), Frontier(1)) is None
+
+
+def test_rows_pile_up_by_bytes_or_by_batches():
+    def with_inline(count):
+        inline = Inline(1, b"x" * 10, b"", 0, 0, 1)
+        batches = tuple(Batch(t, t + 1, inline=inline) for t in range(count))
+        return State("orders", "s1", SCHEMA, batches=batches)
+
+    few = Settings(inline_flush_bytes=100, inline_flush_batches=3)
+    assert not rows_pile_up(with_inline(2), few)
+    assert rows_pile_up(with_inline(3), few)
+    assert rows_pile_up(with_inline(2), Settings(inline_flush_bytes=20))
+    only_parts = State("orders", "s1", SCHEMA, batches=(Batch(0, 1, parts=(part(),)),) * 3)
+    assert not rows_pile_up(only_parts, few)

@@ -80,3 +80,14 @@ def test_an_unforeseen_error_is_counted_and_ends_nobodys_upkeep(lab, monkeypatch
     assert upkeep.status()["bad"].errors > 0
     assert upkeep.status()["bad"].last_error == "RuntimeError: can't start new thread"
     assert upkeep.status()["good"].errors == 0
+
+
+def test_rows_that_pile_up_are_moved_without_waiting_for_the_next_pause(lab):
+    table = Table(lab, upkeep_ms=3_600_000, inline_flush_batches=4)
+    upkeep = Upkeep(table.env, table.leases)
+    upkeep.start()
+    for n in range(8):
+        table.append((n, "x", 1))
+        upkeep.nudge(table.machine)
+    wait_until(table, lambda: table.state.inline_bytes() == 0)
+    upkeep.stop()

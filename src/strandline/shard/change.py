@@ -29,6 +29,7 @@ from strandline.shard.state import (
     Retention,
     State,
     Writer,
+    inline_size,
 )
 
 _Entry = TypeVar("_Entry")
@@ -94,6 +95,7 @@ def evolve(before: State | None, change: Change) -> State:
         raise CorruptionError("a shard's first version does not create it")
     _check_fits(state, change)
     seqno = state.seqno if before is None else before.seqno.next()
+    batches = _spliced(state.batches, change)
     return replace(
         state,
         seqno=seqno,
@@ -102,7 +104,12 @@ def evolve(before: State | None, change: Change) -> State:
         timeline=state.timeline if change.timeline is None else change.timeline,
         epoch=state.epoch if change.epoch is None else change.epoch,
         schema=state.schema if change.schema is None else unpack_schema(change.schema),
-        batches=_spliced(state.batches, change),
+        batches=batches,
+        inline_size=(
+            state.inline_bytes() + inline_size(change.batches)
+            if change.splice is None
+            else inline_size(batches)
+        ),
         moments=_moments(state.moments, change),
         moment_chunks=_moment_chunks(state.moment_chunks, change),
         settled=state.settled if change.settled is None else Digest.unpack(change.settled),

@@ -154,13 +154,14 @@ def _merged(work: Work, state: State, unit: Unit) -> Iterator[pa.Table]:
 
 
 def _inputs(work: Work, state: State, unit: Unit) -> list[Source]:
-    """Each part, and each batch of inline rows, as tables in order of place."""
+    """Each part, and all inline rows together (they are few), as tables in order of place."""
     sources = [
         Source(part.place_lo, _groups(work, state, part))
         for part in sorted(unit.parts, key=lambda part: (part.t_min, part.key))
     ]
-    for rows in _inline(state, unit):
-        laid = lay_out(rows, state.schema)
+    inline = list(_inline(state, unit))
+    if inline:
+        laid = lay_out(pa.concat_tables(inline).combine_chunks(), state.schema)
         sources.append(Source(laid.span()[0], iter([laid.updates])))
     return sources
 

@@ -11,9 +11,9 @@ class Settings:
 
     inline_max_bytes: int = 32 * 1024
     """An append up to this size stays in the metadata: one commit, no object."""
-    inline_total_bytes: int = 4 * 1024 * 1024
+    inline_total_bytes: int = 8 * 1024 * 1024
     """Beyond this much inline data appends write objects, until upkeep has caught up."""
-    inline_flush_bytes: int = 512 * 1024
+    inline_flush_bytes: int = 1024 * 1024
     inline_flush_batches: int = 128
     """Upkeep moves inline rows into a part at either of the two."""
 

@@ -124,10 +124,7 @@ class Stage:
         size = len(inline.payload)
         if size > settings.inline_max_bytes:
             return None
-        # Adding up costs time in a long list; a short one can't hold too much.
-        left = settings.inline_total_bytes - size
-        crowded = len(state.batches) * settings.inline_max_bytes > left
-        if left < 0 or (crowded and state.inline_bytes() > left):
+        if state.inline_bytes() + size > settings.inline_total_bytes:
             return None
         return Batch(empty.lower, empty.upper, inline=inline, epoch=empty.epoch)
 

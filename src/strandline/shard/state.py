@@ -163,6 +163,9 @@ class State:
     retention: Retention = _RETENTION
     garbage: tuple[Garbage, ...] = ()
     manifest: Manifest | None = None
+    inline_size: int = field(default=-1, compare=False)
+    """What `inline_bytes` says, carried along so that an append need not add it up; -1 if it
+    is not known yet. Derived, and not stored."""
 
     def readable_from(self) -> Time:
         return 0 if self.since.time is None else self.since.time
@@ -172,7 +175,8 @@ class State:
         return min((r.seqno for r in self.readers.values()), default=self.seqno.number)
 
     def inline_bytes(self) -> int:
-        return sum(len(b.inline.payload) for b in self.batches if b.inline is not None)
+        """How much row data stands in the metadata itself."""
+        return inline_size(self.batches) if self.inline_size < 0 else self.inline_size
 
     def since_holds(self) -> Iterator[tuple[str, Time]]:
         """Everybody who holds a time, with the time."""
@@ -181,6 +185,10 @@ class State:
                 yield name, reader.since
         for name, hold in self.holds.items():
             yield name, hold.since
+
+
+def inline_size(batches: tuple[Batch, ...]) -> int:
+    return sum(len(b.inline.payload) for b in batches if b.inline is not None)
 
 
 def check(before: State, after: State, committed: Frontier | None = None) -> None:

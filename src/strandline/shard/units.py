@@ -145,3 +145,14 @@ def manifest_due(state: State, *, every: int) -> bool:
 def moments_due(state: State, *, loose: int) -> int:
     """How many of the oldest listed moments should move into an object; 0 if none."""
     return len(state.moments) // 2 if len(state.moments) > loose else 0
+
+
+def rows_pile_up(state: State, settings: Settings) -> bool:
+    """Whether so many rows stand in the metadata that moving them can't wait for a pause.
+
+    Asked after every append, so it looks at a sum that is carried along and at one batch.
+    """
+    if state.inline_bytes() >= settings.inline_flush_bytes:
+        return True
+    many = settings.inline_flush_batches
+    return len(state.batches) >= many and state.batches[-many].inline is not None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError, StrandlineError
 from strandline.shard.rounds import Rounds, Wish
+from strandline.shard.units import rows_pile_up
 
 if TYPE_CHECKING:
     from strandline.model.tasks import Task
@@ -30,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 _IDLE_PAUSES = 60
 """A shard at which there was nothing to do is looked at again after so many pauses."""
+_BREATH_MS = 20
+"""Between two rounds at least, however much there is to do: appends come first."""
 _SWEEP_ROUNDS = 1000
 """Orphans are rare, and finding them lists every object: so it is done once in so many rounds."""
 
@@ -64,6 +67,7 @@ class Upkeep:
         self._status: dict[str, Status] = {}
         self._guard = env.tasks.condition()
         self._stop = env.tasks.event()
+        self._wake = env.tasks.event()
         self._task: Task | None = None
 
     @property
@@ -79,18 +83,24 @@ class Upkeep:
     def stop(self) -> None:
         """Returns when the round that is under way has ended."""
         self._stop.set()
+        self._wake.set()
         task, self._task = self._task, None
         if task is not None:
             task.join()
 
     def nudge(self, machine: Machine) -> None:
-        """Somebody wrote to a shard: look after it soon. Costs nothing."""
+        """Somebody wrote to a shard: look after it soon, or at once if rows pile up in it.
+
+        Costs nothing worth mentioning, because every append calls it.
+        """
         tended = self._tended.get(machine.name)
         if tended is not None and tended.machine is machine:
             tended.due_in = 0
-            return
-        with self._guard:
-            self._tended[machine.name] = _Tended(machine)
+        else:
+            with self._guard:
+                self._tended[machine.name] = _Tended(machine)
+        if rows_pile_up(machine.state, self._env.settings) and not self._wake.is_set():
+            self._wake.set()
 
     def status(self) -> dict[str, Status]:
         """How it goes, by shard."""
@@ -114,7 +124,7 @@ class Upkeep:
 
     def _run(self) -> None:
         pause_ms = self._env.settings.upkeep_ms
-        self._stop.wait(int(self._env.random.uniform(0, pause_ms)))
+        self._wake.wait(int(self._env.random.uniform(0, pause_ms)))
         while not self._stop.is_set():
             for tended in self._due():
                 if self._stop.is_set():
@@ -122,7 +132,9 @@ class Upkeep:
                 tended.due_in = _IDLE_PAUSES
                 if self._tend(tended):
                     tended.due_in = 0
-            self._stop.wait(pause_ms)
+            self._stop.wait(_BREATH_MS)
+            self._wake.wait(pause_ms)
+            self._wake.clear()
 
     def _due(self) -> list[_Tended]:
         with self._guard:
