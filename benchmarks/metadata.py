@@ -21,11 +21,13 @@ from report import Point, finish, show
 import strandline
 from strandline.model.digest import Digest
 from strandline.shard.chunks import Chunks
+from strandline.shard.command import AddManifest
 from strandline.shard.filters import parse_filter
 from strandline.shard.listing import Want, list_snapshot
 from strandline.shard.part import Batch, Part
 from strandline.shard.stage import Stage
-from strandline.shard.stats import encode_stats
+from strandline.shard.stats import encode_stats, measure as measure_columns
+from strandline.shard.versions import put_manifest
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS_PER_PART = 1_000
@@ -60,7 +62,7 @@ def describe(shard: str, writer: str, count: int) -> list[Part]:
                 place_lo=number * step,
                 place_hi=(number + 1) * step - 1,
                 schema=1,
-                stats=encode_stats(few, [1, 2, 3]),
+                stats=encode_stats(measure_columns(enumerate(few.columns, 1), ROWS_PER_PART)),
             )
         )
     return parts
@@ -87,7 +89,8 @@ def measure(folder: Path, count: int, commits: int) -> dict[str, float]:
             writer.commit_parts(
                 Batch(0, 1, parts=listed, chunks=chunks), {0: total}, lower=0, upper=1
             )
-            store.upkeep.run_once(store.machine("wide"))
+            manifest = put_manifest(store.env, shard.state())
+            store.machine("wide").demand(AddManifest(manifest))
             times = []
             for _ in range(commits):
                 begin = time.perf_counter()
