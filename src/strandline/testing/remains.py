@@ -27,11 +27,13 @@ def check_remains(world: World) -> None:
     states = world.observer.states.values()
     wrong = [what for state in states for what in remains(world, state)]
     known = {state.id for state in states}
-    garbage = {key for state in states for entry in state.garbage for key in entry.keys}
+    kept = {key for state in states for entry in state.garbage for key in entry.keys}
+    # A new shard keeps the manifest of the one whose name it took, until it has its own.
+    kept.update(key for state in states for key in world.observer.references(state))
     wrong += [
         f"{entry.key} is of a shard that was dropped, and nobody swept it"
         for entry in world.observer.objects.list("")
-        if entry.key.partition("/")[0] not in known and entry.key not in garbage
+        if entry.key.partition("/")[0] not in known and entry.key not in kept
     ]
     if wrong:
         raise HistoryError("\n".join(f"remains: {what}" for what in wrong[:10]))
@@ -41,11 +43,12 @@ def remains(world: World, state: State) -> Iterator[str]:
     """What is wrong with what is left of one shard."""
     check_whole(state)
     needed = set(world.observer.references(state))
-    stored = {entry.key for entry in world.observer.objects.list(f"{state.id}/")}
+    stored = {entry.key for entry in world.observer.objects.list("")}
     garbage = {key for entry in state.garbage for key in (*entry.keys, *entry.chunks)}
     for key in sorted(needed - stored):
         yield f"{state.name} refers to {key}, which is missing"
-    for key in sorted(stored - needed - garbage):
+    own = {key for key in stored if key.startswith(f"{state.id}/")}
+    for key in sorted(own - needed - garbage):
         yield f"{key} of {state.name} is an orphan that nobody swept"
     if len(garbage) > _GARBAGE_MAX:
         yield f"{state.name} still lists {len(garbage)} objects as garbage"
