@@ -19,14 +19,14 @@ import pyarrow as pa
 from report import Point, finish, show
 
 import strandline
+from strandline.handles.stage import Stage
 from strandline.model.digest import Digest
+from strandline.parts.filters import parse_filter
+from strandline.parts.part import Batch, Part
+from strandline.parts.stats import encode_stats, measure as measure_columns
+from strandline.reading.listing import Want, list_snapshot
 from strandline.shard.chunks import Chunks
 from strandline.shard.command import AddManifest
-from strandline.shard.filters import parse_filter
-from strandline.shard.listing import Want, list_snapshot
-from strandline.shard.part import Batch, Part
-from strandline.shard.stage import Stage
-from strandline.shard.stats import encode_stats, measure as measure_columns
 from strandline.shard.versions import put_manifest
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])

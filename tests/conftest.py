@@ -1,6 +1,10 @@
 """Options that the Makefile passes on to the tests."""
 
+from collections.abc import Iterator
+
 import pytest
+
+from strandline.testing.lab import Lab
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,3 +23,10 @@ def seed(request: pytest.FixtureRequest) -> int | None:
 def cycles(request: pytest.FixtureRequest) -> int:
     """How often a chaos test kills something."""
     return request.config.getoption("cycles")
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    made.close()

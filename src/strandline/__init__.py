@@ -9,7 +9,11 @@ assembly  shell  the only place where ports meet their implementations
 
 model/    the nouns that every other package speaks, and the ports of time, chance and tasks
 store/    bytes that survive us: the ports Blob and Consensus, and their backends
-shard/    a durable collection of updates that many processes write and read at once
+parts/    how rows lie in objects: formats, statistics, filters, kernels
+shard/    a durable collection's metadata: decisions, commits, leases, timelines
+reading/  from parts back to rows: listing, fetching, snapshots, changes as they come
+upkeep/   what keeps a shard small and fast: merging, collecting, checking
+handles/  what users hold: stores, shards, readers, writers, owners of timelines
 cli/      the store seen and tended from a terminal
 testing/  what tests need and production must never import: simulator, faults, checkers
 
@@ -47,44 +51,44 @@ if TYPE_CHECKING:
         StrandlineError as StrandlineError,
         UsageError as UsageError,
     )
+    from strandline.handles.ownership import TimelineOwner as TimelineOwner
+    from strandline.handles.shard import (
+        Reader as Reader,
+        Shard as Shard,
+    )
+    from strandline.handles.store import (
+        Store as Store,
+        Timeline as Timeline,
+    )
+    from strandline.handles.write import (
+        Appended as Appended,
+        Writer as Writer,
+    )
     from strandline.model.frontier import Frontier as Frontier
-    from strandline.shard.cancel import Cancel as Cancel
-    from strandline.shard.command import UpperMismatch as UpperMismatch
-    from strandline.shard.descriptor import PartDescriptor as PartDescriptor
-    from strandline.shard.events import (
+    from strandline.reading.descriptor import PartDescriptor as PartDescriptor
+    from strandline.reading.events import (
         Failure as Failure,
         Progress as Progress,
         Updates as Updates,
     )
-    from strandline.shard.fetch import fetch_part as fetch_part
-    from strandline.shard.ownership import TimelineOwner as TimelineOwner
+    from strandline.reading.fetch import fetch_part as fetch_part
+    from strandline.reading.snapshot import Snapshot as Snapshot
+    from strandline.reading.subscribe import Subscription as Subscription
+    from strandline.shard.cancel import Cancel as Cancel
+    from strandline.shard.command import UpperMismatch as UpperMismatch
     from strandline.shard.settings import Settings as Settings
-    from strandline.shard.shard import (
-        Reader as Reader,
-        Shard as Shard,
-    )
-    from strandline.shard.snapshot import Snapshot as Snapshot
     from strandline.shard.state import Retention as Retention
-    from strandline.shard.store import (
-        Store as Store,
-        Timeline as Timeline,
-    )
-    from strandline.shard.subscribe import Subscription as Subscription
-    from strandline.shard.write import (
-        Appended as Appended,
-        Writer as Writer,
-    )
 
 _HOMES = {
-    "Appended": "strandline.shard.write",
+    "Appended": "strandline.handles.write",
     "BoundsError": "strandline.errors",
     "Cancel": "strandline.shard.cancel",
     "CancelledError": "strandline.errors",
     "ConflictError": "strandline.errors",
     "CorruptionError": "strandline.errors",
     "FencedError": "strandline.errors",
-    "fetch_part": "strandline.shard.fetch",
-    "Failure": "strandline.shard.events",
+    "fetch_part": "strandline.reading.fetch",
+    "Failure": "strandline.reading.events",
     "Frontier": "strandline.model.frontier",
     "HandleClosedError": "strandline.errors",
     "InvariantError": "strandline.errors",
@@ -95,27 +99,27 @@ _HOMES = {
     "NotAppliedError": "strandline.errors",
     "NotFoundError": "strandline.errors",
     "open": "strandline.assembly",
-    "PartDescriptor": "strandline.shard.descriptor",
-    "Progress": "strandline.shard.events",
-    "Reader": "strandline.shard.shard",
+    "PartDescriptor": "strandline.reading.descriptor",
+    "Progress": "strandline.reading.events",
+    "Reader": "strandline.handles.shard",
     "ReplicaDivergedError": "strandline.errors",
     "Retention": "strandline.shard.state",
     "SchemaError": "strandline.errors",
     "Settings": "strandline.shard.settings",
-    "Shard": "strandline.shard.shard",
+    "Shard": "strandline.handles.shard",
     "SinceError": "strandline.errors",
-    "Snapshot": "strandline.shard.snapshot",
+    "Snapshot": "strandline.reading.snapshot",
     "StalledError": "strandline.errors",
-    "Store": "strandline.shard.store",
+    "Store": "strandline.handles.store",
     "StoreError": "strandline.errors",
     "StrandlineError": "strandline.errors",
-    "Subscription": "strandline.shard.subscribe",
-    "Timeline": "strandline.shard.store",
-    "TimelineOwner": "strandline.shard.ownership",
-    "Updates": "strandline.shard.events",
+    "Subscription": "strandline.reading.subscribe",
+    "Timeline": "strandline.handles.store",
+    "TimelineOwner": "strandline.handles.ownership",
+    "Updates": "strandline.reading.events",
     "UpperMismatch": "strandline.shard.command",
     "UsageError": "strandline.errors",
-    "Writer": "strandline.shard.write",
+    "Writer": "strandline.handles.write",
 }
 
 __all__ = list(_HOMES)

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 
 from strandline.config import from_environment
 from strandline.errors import UsageError
+from strandline.handles.store import Store
 from strandline.heart import OutsideHeart
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.store import Store
 from strandline.shard.timeline import PlainTimeline
 from strandline.store.locate import Kind, locate, open_folder
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
-    from strandline.shard.leases import Heart
+    from strandline.shard.lease import Heart
     from strandline.store.blob import Blob
     from strandline.store.consensus import Consensus
 
@@ -85,5 +85,6 @@ def open_store(
     if config.upkeep if upkeep is None else upkeep:
         store.upkeep.start()
     return store
+
 
 open = open_store  # noqa: A001 - the public name, `strandline.open`

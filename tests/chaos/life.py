@@ -12,9 +12,9 @@ from tests.chaos.content import LIFE_BITS, SHARDS, Digest, Span
 from tests.chaos.journal import Journal, now
 
 from strandline.errors import LeaseLostError
+from strandline.handles.shard import Shard
+from strandline.handles.store import Store
 from strandline.shard.settings import Settings
-from strandline.shard.shard import Shard
-from strandline.shard.store import Store
 
 SETTINGS = Settings(
     inline_max_bytes=1024,

@@ -13,14 +13,14 @@ from tests.chaos.content import SHARDS
 from tests.chaos.journal import now
 from tests.chaos.life import SETTINGS
 
+from strandline.handles.shard import Shard
+from strandline.handles.store import Store
 from strandline.model.ids import SeqNo
-from strandline.shard.findings import Severity
-from strandline.shard.fsck import fsck
 from strandline.shard.machine import Machine
 from strandline.shard.pulse import KEY_PREFIX
 from strandline.shard.settings import Settings
-from strandline.shard.shard import Shard
-from strandline.shard.store import Store
+from strandline.upkeep.findings import Severity
+from strandline.upkeep.fsck import fsck
 
 TENDING = replace(SETTINGS, lease_ms=Settings().lease_ms)
 _RECORDS_MAX = 3 * SETTINGS.manifest_every

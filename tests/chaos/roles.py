@@ -28,7 +28,7 @@ from strandline.errors import (
     SinceError,
     StoreError,
 )
-from strandline.shard.shard import Reader, Shard
+from strandline.handles.shard import Reader, Shard
 
 
 def appender(life: Life) -> None:

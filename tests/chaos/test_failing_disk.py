@@ -13,7 +13,7 @@ from tests.chaos.journal import JournalReader
 from tests.chaos.truth import Witness
 from tests.chaos.verdict import account, judge
 
-from strandline.shard.fsck import fsck
+from strandline.upkeep.fsck import fsck
 
 STRACE = shutil.which("strace")
 

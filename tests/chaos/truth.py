@@ -15,8 +15,8 @@ from tests.chaos.content import COLUMNS, NOTHING, RETAIN, SHARDS, Digest, digest
 from tests.chaos.journal import now
 
 import strandline
+from strandline.handles.store import Store
 from strandline.shard.settings import Settings
-from strandline.shard.store import Store
 
 PATIENT = Settings(lease_ms=60_000)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.cli.reports import compaction_table, fsck_document, fsck_lines
-from strandline.shard.findings import Report, damaged, leftover, note
+from strandline.upkeep.findings import Report, damaged, leftover, note
 
 
 def test_compaction_shows_before_and_after_only_where_they_differ():

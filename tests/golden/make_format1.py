@@ -16,10 +16,10 @@ import pyarrow as pa
 from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
 from strandline.model.schema import Schema
+from strandline.parts.part import PLACE_MAX, Chunk
 from strandline.shard import command as c
 from strandline.shard.codec import Record, encode_manifest, encode_record
 from strandline.shard.decide import decide
-from strandline.shard.part import PLACE_MAX, Chunk
 from strandline.shard.pulse import Pulse, Status, encode_pulse
 from strandline.shard.state import Manifest, MomentChunk, Retention, State
 from strandline.testing import toy

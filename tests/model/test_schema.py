@@ -32,6 +32,7 @@ def not_null(name: str, kind: pa.DataType) -> pa.Field:
 # --- create
 
 
+# R20
 def test_r20_columns_get_ids_from_one_on_in_their_order():
     made = Schema.create(pa.schema([not_null("k", pa.int64()), ("v", pa.string())]), ["k"])
     assert made.version == 1
@@ -73,6 +74,7 @@ REFUSED = [
 def test_r21_what_cannot_be_a_schema_is_refused_with_the_reason(
     columns: list[tuple[str, pa.DataType]], key: tuple[str, ...], reason: str
 ):
+    # R21
     with pytest.raises(SchemaError, match=reason):
         Schema.create(pa.schema(columns), key)
 
@@ -162,6 +164,7 @@ WIDENINGS = [
 
 @pytest.mark.parametrize(("old", "new"), WIDENINGS, ids=str)
 def test_r23_a_type_may_widen_and_no_row_hash_changes(old: pa.DataType, new: pa.DataType):
+    # R23
     before = schema(k=pa.int64(), c=old)
     after = before.evolve(pa.schema([("k", pa.int64()), ("c", new)]))
     assert (after.version, after.field("c").type, after.ids) == (2, new, before.ids)
@@ -212,6 +215,7 @@ NOT_ADDITIVE = [
 def test_r22_a_change_that_is_not_additive_is_refused_with_the_reason(
     columns: list[pa.Field], key: tuple[str, ...] | None, reason: str
 ):
+    # R22
     with pytest.raises(SchemaError, match=reason):
         schema(("k",), k=pa.int64(), v=pa.string()).evolve(pa.schema(columns), key)
 

@@ -23,22 +23,22 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import StrandlineError
+from strandline.handles.shard import Shard
+from strandline.handles.store import Store
+from strandline.handles.write import Writer
 from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
+from strandline.reading.events import Failure, Progress, Updates
+from strandline.reading.subscribe import Subscription
 from strandline.shard.env import Env
-from strandline.shard.events import Failure, Progress, Updates
 from strandline.shard.machine import Machine
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulse import decode_pulse
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.shard import Shard
 from strandline.shard.state import Reader, Retention, State
-from strandline.shard.store import Store
-from strandline.shard.subscribe import Subscription
 from strandline.shard.timeline import PlainTimeline
 from strandline.shard.versions import load
-from strandline.shard.write import Writer
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.testing.faults import Fault, FaultyBlob, FaultyConsensus
 from strandline.testing.seeds import try_seeds

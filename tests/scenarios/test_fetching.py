@@ -8,10 +8,11 @@ import pytest
 
 from strandline.errors import CorruptionError, LeaseLostError, SinceError, StalledError
 from strandline.model.frontier import Frontier
-from strandline.shard import command as c, subscribe
-from strandline.shard.ledger import Ledger
+from strandline.reading import subscribe
+from strandline.reading.ledger import Ledger
+from strandline.reading.watch import Health
+from strandline.shard import command as c
 from strandline.shard.state import Retention
-from strandline.shard.watch import Health
 from strandline.testing.faults import Fault
 from strandline.testing.seeds import run_seeds
 from strandline.testing.simulation import Simulation

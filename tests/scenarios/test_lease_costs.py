@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from strandline.errors import HandleClosedError
+from strandline.handles.shard import Reader
 from strandline.shard.pulses import TaskHeart
-from strandline.shard.shard import Reader
 from strandline.store.memory import MemoryConsensus
 from strandline.testing.faults import Fault, FaultKind, FaultyConsensus
 from strandline.testing.simulation import Simulation

@@ -8,13 +8,13 @@ import pytest
 
 from strandline.errors import UsageError
 from strandline.model.frontier import Frontier
-from strandline.shard import lister, snapshot
-from strandline.shard.garbage import named
-from strandline.shard.leases import Pin, ReadLease
+from strandline.reading import lister, snapshot
+from strandline.reading.view import View
+from strandline.shard.lease import Pin, ReadLease
 from strandline.shard.state import Retention, State
-from strandline.shard.view import View
 from strandline.testing.faults import Fault
 from strandline.testing.simulation import Simulation
+from strandline.upkeep.garbage import named
 
 from .conftest import LEASE, TICK, Place, Process, catches, rows
 

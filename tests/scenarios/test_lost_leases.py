@@ -8,10 +8,10 @@ import pytest
 
 import strandline
 from strandline.errors import CorruptionError, LeaseLostError, SinceError, StrandlineError
+from strandline.handles.shard import Reader
 from strandline.model.frontier import Frontier
+from strandline.reading.diagnose import diagnose
 from strandline.shard import command as c
-from strandline.shard.diagnose import diagnose
-from strandline.shard.shard import Reader
 from strandline.shard.state import Retention
 from strandline.testing.faults import Fault, FaultKind
 from strandline.testing.seeds import run_seeds

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import strandline
+from strandline.handles.shard import Shard
+from strandline.handles.store import Store
 from strandline.shard.settings import Settings
-from strandline.shard.shard import Shard
 from strandline.shard.state import Retention
-from strandline.shard.store import Store
 from strandline.store.locate import BLOB_FOLDER, CONSENSUS_FILE
 from strandline.system import SystemClock, SystemTasks
 

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import CorruptionError, NotAppliedError, StrandlineError
-from strandline.shard.findings import Severity
-from strandline.shard.fsck import fsck
 from strandline.store.consensus import CasResult
 from strandline.store.locate import BLOB_FOLDER, CONSENSUS_FILE, open_folder
 from strandline.store.memory import MemoryBlob, MemoryConsensus
@@ -29,6 +27,8 @@ from strandline.testing.specimen import (
     open_ports,
     read_all,
 )
+from strandline.upkeep.findings import Severity
+from strandline.upkeep.fsck import fsck
 
 SEED = 84
 ROUNDS = 4

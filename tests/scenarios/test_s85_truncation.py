@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from strandline.model.ids import SeqNo
-from strandline.shard.fsck import fsck
 from strandline.shard.settings import Settings
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.testing.faults import FailNth, Fault, FaultKind, FaultyBlob, FaultyConsensus
 from strandline.testing.specimen import COLUMNS, numbered, open_ports
 from strandline.testing.task import SimulatedCrash
+from strandline.upkeep.fsck import fsck
 
 SETTINGS = Settings(
     inline_max_bytes=700,

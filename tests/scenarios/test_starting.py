@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import InvariantError
+from strandline.handles import stage
 from strandline.model.frontier import Frontier
-from strandline.shard import build, stage, stats
+from strandline.parts import build, stats
 from strandline.shard.leases import Leases
 from strandline.shard.state import Retention
 from strandline.testing.simulation import Simulation

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from strandline.model.frontier import Frontier
-from strandline.shard.accounts import Accounts
-from strandline.shard.descriptor import PartDescriptor, decode_descriptor, encode_descriptor
-from strandline.shard.fetch import fetch_part
-from strandline.shard.leases import ReadLease
+from strandline.reading.accounts import Accounts
+from strandline.reading.descriptor import PartDescriptor, decode_descriptor, encode_descriptor
+from strandline.reading.fetch import fetch_part
+from strandline.reading.stop import Stop
+from strandline.reading.subscribe import Worker
+from strandline.shard.lease import ReadLease
 from strandline.shard.state import Retention
-from strandline.shard.stop import Stop
-from strandline.shard.subscribe import Worker
 from strandline.testing.faults import Fault
 from strandline.testing.simulation import Simulation
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import NotAppliedError
+from strandline.reading.watch import Health
 from strandline.shard.metrics import COUNTERS, GAUGES
-from strandline.shard.watch import Health
 from strandline.testing.faults import Fault
 from strandline.testing.seeds import try_seeds
 from strandline.testing.simulation import Simulation
@@ -108,7 +108,7 @@ def _told(caplog: pytest.LogCaptureFixture, key: str) -> list[str]:
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name == "strandline.shard.fetch" and key in record.getMessage()
+        if record.name == "strandline.reading.fetch" and key in record.getMessage()
     ]
 
 

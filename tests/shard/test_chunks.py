@@ -8,12 +8,11 @@ import pytest
 from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
 from strandline.model.schema import Schema
-from strandline.shard.chunk import EncodedChunk, PartTable, encode_chunk
+from strandline.parts.chunk import EncodedChunk, PartTable, encode_chunk
+from strandline.parts.part import PLACE_MAX, Part
+from strandline.parts.stats import encode_stats, measure
 from strandline.shard.chunks import Chunks
-from strandline.shard.part import PLACE_MAX, Part
-from strandline.shard.stats import encode_stats, measure
-
-from .conftest import Lab
+from strandline.testing.lab import Lab
 
 SCHEMA = Schema.create(pa.schema([("id", pa.int64())]), ["id"])
 SHARD = "s" + "0" * 32

@@ -13,6 +13,8 @@ from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
 from strandline.model.frontier import TIME_MAX, Frontier
 from strandline.model.ids import SeqNo
+from strandline.parts.envelope import seal
+from strandline.parts.part import Batch, Chunk, Inline, Part
 from strandline.shard.change import Change, Created, pack_schema
 from strandline.shard.codec import (
     Record,
@@ -21,8 +23,6 @@ from strandline.shard.codec import (
     encode_manifest,
     encode_record,
 )
-from strandline.shard.envelope import seal
-from strandline.shard.part import Batch, Chunk, Inline, Part
 from strandline.shard.state import (
     Critical,
     Garbage,

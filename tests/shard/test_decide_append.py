@@ -10,10 +10,10 @@ import pytest
 from strandline.errors import InvariantError
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
+from strandline.parts.part import Batch
 from strandline.shard import command as c
 from strandline.shard.change import evolve
 from strandline.shard.decide import decide
-from strandline.shard.part import Batch
 from strandline.shard.state import Garbage, MomentChunk, Retention
 from strandline.testing import toy
 

@@ -10,9 +10,9 @@ import pytest
 from strandline.errors import InvariantError
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
+from strandline.parts.part import PLACE_MAX, Chunk
 from strandline.shard import command as c
 from strandline.shard.decide import decide
-from strandline.shard.part import PLACE_MAX, Chunk
 from strandline.shard.state import Garbage, Manifest, MomentChunk, Retention
 from strandline.testing import toy
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import MaybeAppliedError, NotAppliedError, UsageError
-
-from .conftest import Lab
+from strandline.testing.lab import Lab
 
 
 class Flaky:

@@ -9,12 +9,11 @@ from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.cancel import Cancel
 from strandline.shard.frontiers import visible, wait_past
-
-from .conftest import Lab, Process, rows
+from strandline.testing.lab import Client, Lab, rows
 
 
 def test_waiting_for_an_attached_shard_waits_for_its_timeline(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     ours.attach()
     with ours.own() as owner:
         owner.stage("orders", rows(1))
@@ -27,7 +26,7 @@ def test_waiting_for_an_attached_shard_waits_for_its_timeline(lab: Lab) -> None:
 
 
 def test_an_uncommitted_append_does_not_show_in_the_upper(lab: Lab) -> None:
-    ours, theirs = Process(lab), Process(lab)
+    ours, theirs = Client(lab), Client(lab)
     ours.attach()
     with ours.own() as owner:
         owner.stage("orders", rows(1))
@@ -37,7 +36,7 @@ def test_an_uncommitted_append_does_not_show_in_the_upper(lab: Lab) -> None:
 
 def test_the_timeline_is_read_before_the_state(lab: Lab) -> None:
     """A commit between the two reads must not show a frontier without its rows."""
-    ours, theirs = Process(lab), Process(lab)
+    ours, theirs = Client(lab), Client(lab)
     ours.attach()
     owner = ours.own()
     machine = theirs.machines["orders"]

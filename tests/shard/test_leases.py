@@ -18,8 +18,7 @@ from strandline.shard import command as c
 from strandline.shard.machine import Machine
 from strandline.shard.pulses import begin_pulse
 from strandline.shard.state import Retention
-
-from .conftest import Lab
+from strandline.testing.lab import Lab
 
 
 def _settled(machine: Machine, upper: int) -> None:

@@ -19,8 +19,7 @@ from strandline.shard import command as c
 from strandline.shard.cancel import Cancel
 from strandline.shard.machine import Machine, raise_refusal
 from strandline.store.consensus import CasResult, Versioned
-
-from .conftest import Lab
+from strandline.testing.lab import Lab
 
 
 class Trouble:

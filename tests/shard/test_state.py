@@ -10,7 +10,7 @@ from strandline.errors import InvariantError
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
-from strandline.shard.part import Batch
+from strandline.parts.part import Batch
 from strandline.shard.state import (
     Critical,
     Garbage,

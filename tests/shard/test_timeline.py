@@ -8,19 +8,18 @@ from strandline.errors import ConflictError, MaybeAppliedError, NameRefusedError
 from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
 from strandline.shard.timeline import PlainTimeline
-
-from .conftest import Lab, Process, rows
+from strandline.testing.lab import Client, Lab, rows
 
 
 def test_foreign_appends_are_refused(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     ours.attach()
     with ours.writer("orders") as writer, pytest.raises(UsageError, match="timeline shop"):
         writer.append(rows(1))
 
 
 def test_a_shard_that_is_ahead_can_not_be_attached(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     with ours.writer("orders") as writer:
         writer.append(rows(1))
         writer.append(rows(2))
@@ -36,7 +35,7 @@ def test_a_shard_that_is_ahead_can_not_be_attached(lab: Lab) -> None:
 
 
 def test_instants_are_those_of_the_commits(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     ours.attach()
     with ours.own() as owner:
         for number in range(5):
@@ -55,7 +54,7 @@ def test_instants_are_those_of_the_commits(lab: Lab) -> None:
 
 
 def test_a_clock_that_jumps_back_does_not_take_instants_with_it(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     with ours.own() as owner:
         first = owner.commit().instant_ms
         lab.clock.now -= 3_600_000
@@ -79,7 +78,7 @@ class Silent:
 
 
 def test_a_commit_whose_answer_got_lost_happens_once(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     object.__setattr__(ours.env, "consensus", Silent(ours.env.consensus))
     ours.attach()
     with ours.own() as owner:
@@ -92,7 +91,7 @@ def test_a_commit_whose_answer_got_lost_happens_once(lab: Lab) -> None:
 
 
 def test_a_commit_from_the_wrong_place_is_a_conflict(lab: Lab) -> None:
-    ours = Process(lab)
+    ours = Client(lab)
     with ours.own() as owner, pytest.raises(ConflictError):
         ours.timeline.commit(owner.epoch, Frontier(3), Frontier(4))
 
@@ -122,7 +121,7 @@ class _Eventful:
 
 
 def test_a_commit_whose_answer_was_lost_counts_although_another_owner_came(lab: Lab) -> None:
-    ours, theirs = Process(lab), Process(lab)
+    ours, theirs = Client(lab), Client(lab)
     ours.attach()
     with ours.own() as owner:
         owner.stage("orders", rows(1))
@@ -134,7 +133,7 @@ def test_a_commit_whose_answer_was_lost_counts_although_another_owner_came(lab: 
 
 
 def test_attaching_again_is_harmless_while_owners_come_and_go(lab: Lab) -> None:
-    ours, theirs = Process(lab), Process(lab)
+    ours, theirs = Client(lab), Client(lab)
     ours.attach()
     timeline = ours.timeline
     old = timeline.head()

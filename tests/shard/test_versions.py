@@ -9,8 +9,7 @@ from strandline.model.ids import SeqNo
 from strandline.shard import command as c
 from strandline.shard.machine import Machine
 from strandline.shard.versions import catch_up, load, put_manifest, shard_key
-
-from .conftest import Lab
+from strandline.testing.lab import Lab
 
 
 def _with_manifest(lab: Lab) -> Machine:

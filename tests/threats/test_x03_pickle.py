@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 from strandline.errors import CorruptionError
-from strandline.shard.descriptor import decode_descriptor
-from strandline.shard.envelope import seal
+from strandline.parts.envelope import seal
+from strandline.reading.descriptor import decode_descriptor
 from strandline.store.locate import BLOB_FOLDER, CONSENSUS_FILE, open_folder
 from strandline.testing.specimen import KINDS, fill, kind_of, open_ports, read_all
 

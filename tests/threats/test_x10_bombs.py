@@ -12,9 +12,9 @@ import pytest
 
 from strandline.errors import CorruptionError
 from strandline.model.schema import Schema
-from strandline.shard.envelope import checksum
-from strandline.shard.parquet import Owner, decode_part
-from strandline.shard.part import Part
+from strandline.parts.envelope import checksum
+from strandline.parts.parquet import Owner, decode_part
+from strandline.parts.part import Part
 from strandline.store.locate import BLOB_FOLDER, open_folder
 from strandline.testing.specimen import COLUMNS, fill, open_ports, read_all
 
@@ -101,7 +101,7 @@ def test_a_part_that_claims_to_unpack_beyond_the_limit_is_refused(monkeypatch):
     data = encoded(many(100_000, "y" * 100), use_dictionary=False)
     part = listed(data, 100_000)
     assert decode_part(data, part, SCHEMA, owner=OWNER).num_rows == 100_000
-    monkeypatch.setattr("strandline.shard.parquet._UNPACKED_MAX", 1_000_000)
+    monkeypatch.setattr("strandline.parts.parquet._UNPACKED_MAX", 1_000_000)
     with pytest.raises(CorruptionError, match="it would unpack to"):
         decode_part(data, part, SCHEMA, owner=OWNER)
 

@@ -11,22 +11,22 @@ import msgspec
 import pytest
 
 from strandline.errors import StrandlineError
+from strandline.handles.store import Store
 from strandline.model.ids import SeqNo
-from strandline.shard.chunk import add_stats, decode_chunk
+from strandline.parts.chunk import add_stats, decode_chunk
+from strandline.parts.envelope import checksum, seal, unseal
+from strandline.parts.inline import decode_inline
+from strandline.parts.parquet import Owner, decode_part
+from strandline.parts.stats import decode_stats
+from strandline.reading.descriptor import decode_descriptor, encode_descriptor
 from strandline.shard.codec import decode_manifest, decode_record
-from strandline.shard.descriptor import decode_descriptor, encode_descriptor
-from strandline.shard.envelope import checksum, seal, unseal
-from strandline.shard.garbage import listed_parts
-from strandline.shard.inline import decode_inline
 from strandline.shard.moments import decode_moments
-from strandline.shard.parquet import Owner, decode_part
 from strandline.shard.pulse import decode_pulse
-from strandline.shard.stats import decode_stats
-from strandline.shard.store import Store
 from strandline.shard.timeline import Members, PlainTimeline, Tick
 from strandline.store.consensus import Versioned
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.testing.specimen import fill, open_ports
+from strandline.upkeep.garbage import listed_parts
 
 SEED = 23
 COUNT = 500

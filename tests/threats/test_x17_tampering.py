@@ -74,9 +74,9 @@ def test_two_objects_of_a_kind_that_were_swapped_are_refused(kind, place):
 
 def test_a_part_of_another_shard_with_the_same_size_and_checksum_would_still_be_refused(place):
     """The footer says whose part it is; the state's checksum is only the first line."""
-    from strandline.shard.envelope import checksum
-    from strandline.shard.parquet import Owner, decode_part, encode_part
-    from strandline.shard.part import Part
+    from strandline.parts.envelope import checksum
+    from strandline.parts.parquet import Owner, decode_part, encode_part
+    from strandline.parts.part import Part
 
     with open_ports(*open_folder(str(place.path), create=False)) as store:
         schema = store.shard("orders").state().schema

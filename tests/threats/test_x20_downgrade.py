@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.errors import CorruptionError, NewerFormatError
-from strandline.shard.envelope import checksum
-from strandline.shard.fsck import fsck
-from strandline.shard.parquet import Owner, decode_part
-from strandline.shard.part import Part
+from strandline.parts.envelope import checksum
+from strandline.parts.parquet import Owner, decode_part
+from strandline.parts.part import Part
 from strandline.store.locate import BLOB_FOLDER, CONSENSUS_FILE, open_folder
 from strandline.testing.specimen import KINDS, kind_of, numbered, open_ports, read_all
+from strandline.upkeep.fsck import fsck
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
 CONTENT = json.loads((STORES / "format1.json").read_text())

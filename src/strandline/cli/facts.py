@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from strandline.model.frontier import Frontier, Time
-    from strandline.shard.part import Part
+    from strandline.parts.part import Part
     from strandline.shard.state import Moment, Retention, State
 
 Document = dict[str, object]

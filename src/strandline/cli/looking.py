@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from strandline.cli.output import Output
+    from strandline.handles.store import Store
+    from strandline.parts.part import Part
     from strandline.shard.machine import Machine
-    from strandline.shard.part import Part
     from strandline.shard.pulse import Pulse
     from strandline.shard.state import Moment, MomentChunk, State
-    from strandline.shard.store import Store
 
 _ROWS = 10
 _CELL = 60

@@ -20,8 +20,8 @@ from strandline.store.locate import Kind, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline.handles.store import Store
     from strandline.shard.machine import Machine
-    from strandline.shard.store import Store
 
 
 @contextmanager

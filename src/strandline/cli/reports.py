@@ -8,14 +8,14 @@ from rich.text import Text
 
 from strandline.cli.escape import visible
 from strandline.cli.render import Column, Stack, counted, frontier, number, size, table
-from strandline.shard.findings import Severity
+from strandline.upkeep.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline.cli.facts import Document
     from strandline.cli.render import Grid
-    from strandline.shard.findings import Finding, Report
+    from strandline.upkeep.findings import Finding, Report
 
 _STYLES = {Severity.DAMAGE: "bold red", Severity.LEFTOVER: "yellow", Severity.NOTE: "dim"}
 

@@ -18,15 +18,15 @@ from strandline.cli.stream import (
     update_documents,
     update_line,
 )
-from strandline.shard.events import Progress, Updates
+from strandline.reading.events import Progress, Updates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline.cli.facts import Document
     from strandline.cli.output import Output
+    from strandline.handles.shard import Shard
     from strandline.model.frontier import Time
-    from strandline.shard.shard import Shard
 
 
 @dataclass(frozen=True, slots=True)

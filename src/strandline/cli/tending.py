@@ -8,11 +8,11 @@ from strandline.cli.facts import Document, retention_text, shard_facts
 from strandline.cli.opening import opened, sight_of
 from strandline.cli.render import shown
 from strandline.cli.reports import compaction_table, fsck_document, fsck_lines
-from strandline.shard.fsck import fsck
+from strandline.upkeep.fsck import fsck
 
 if TYPE_CHECKING:
     from strandline.cli.output import Output, Step
-    from strandline.shard.store import Store
+    from strandline.handles.store import Store
 
 
 def retain_history(url: str, name: str, rule: str, out: Output) -> None:

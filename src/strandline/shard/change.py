@@ -17,8 +17,8 @@ from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
-from strandline.shard.envelope import decoded
-from strandline.shard.part import Batch
+from strandline.parts.envelope import decoded
+from strandline.parts.part import Batch
 from strandline.shard.state import (
     Critical,
     Garbage,

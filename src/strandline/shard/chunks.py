@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptionError
-from strandline.shard.chunk import add_stats, decode_chunk
+from strandline.parts.chunk import add_stats, decode_chunk
 
 if TYPE_CHECKING:
-    from strandline.shard.chunk import PartTable
+    from strandline.parts.chunk import PartTable
+    from strandline.parts.part import Chunk
     from strandline.shard.env import Env
-    from strandline.shard.part import Chunk
 
 _KEPT = 64
 """A quarter of a million parts."""

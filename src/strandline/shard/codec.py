@@ -12,9 +12,9 @@ from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
+from strandline.parts.envelope import decoded, seal, unseal
+from strandline.parts.part import Batch
 from strandline.shard.change import Change, pack_schema, unpack_schema
-from strandline.shard.envelope import decoded, seal, unseal
-from strandline.shard.part import Batch
 from strandline.shard.state import (
     Critical,
     Garbage,

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from strandline.model.digest import Digest
     from strandline.model.frontier import Frontier, Time
     from strandline.model.schema import Schema
+    from strandline.parts.part import Batch, Chunk, Part
     from strandline.shard.change import Change
-    from strandline.shard.part import Batch, Chunk, Part
     from strandline.shard.state import Manifest, MomentChunk, Retention
 
 

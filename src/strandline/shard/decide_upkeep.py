@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from strandline.errors import invariant
 from strandline.model.digest import Digest
+from strandline.parts.part import Batch, Chunk, Part
 from strandline.shard import command as c
 from strandline.shard.change import Change
-from strandline.shard.part import Batch, Chunk, Part
 from strandline.shard.retention import since_allowed
 from strandline.shard.state import Garbage, Moment, MomentChunk, State
 

@@ -8,7 +8,7 @@ import msgspec
 
 from strandline.errors import CorruptionError, invariant
 from strandline.model.digest import Digest
-from strandline.shard.envelope import checksum, decoded, seal, unseal
+from strandline.parts.envelope import checksum, decoded, seal, unseal
 from strandline.shard.state import Moment, MomentChunk
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.shard.envelope import decoded, seal, unseal
+from strandline.parts.envelope import decoded, seal, unseal
 
 if TYPE_CHECKING:
     from strandline.model.ids import SeqNo

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.model.schema import Schema
-    from strandline.shard.part import Batch
+    from strandline.parts.part import Batch
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 

@@ -21,9 +21,9 @@ import msgspec
 from strandline.errors import ConflictError, FencedError, MaybeAppliedError
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo, valid_name
+from strandline.parts.envelope import decoded, seal, unseal
 from strandline.shard import command as c
 from strandline.shard.env import PATIENCE
-from strandline.shard.envelope import decoded, seal, unseal
 from strandline.shard.machine import raise_refusal
 from strandline.store.consensus import CasResult, Versioned
 

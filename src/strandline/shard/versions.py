@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptionError
 from strandline.model.ids import SeqNo
+from strandline.parts.envelope import checksum
 from strandline.shard.change import evolve
 from strandline.shard.codec import Record, decode_manifest, decode_record, encode_manifest
-from strandline.shard.envelope import checksum
 from strandline.shard.state import Manifest
 
 if TYPE_CHECKING:

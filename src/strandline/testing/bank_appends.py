@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from strandline.errors import MaybeAppliedError, NotAppliedError
+from strandline.handles import ownership, write
 from strandline.model import digest
 from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
@@ -18,10 +19,8 @@ from strandline.shard import (
     decide,
     decide_append,
     machine,
-    ownership,
     timeline,
     versions,
-    write,
 )
 from strandline.shard.state import Writer
 from strandline.testing.mutants import Mutant, Planting, mutant

@@ -6,21 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.shard import (
-    command as c,
-    holds,
-    leases,
-    lister,
-    pulse,
-    pulses,
-    rounds,
-    snapshot,
-    view,
-)
+from strandline.reading import lister, snapshot, view
+from strandline.shard import command as c, holds, leases, pulse, pulses
 from strandline.testing.mutants import Mutant, Planting, mutant
+from strandline.upkeep import rounds
 
 if TYPE_CHECKING:
     from strandline.model.ids import SeqNo
+    from strandline.shard.lease import ReadLease
     from strandline.shard.machine import Machine
 
 BANK: list[Mutant] = []
@@ -106,7 +99,7 @@ def pins_are_not_counted(planting: Planting) -> None:
 
 @mutant("lease before listing (S42)", "slow", BANK)
 def pin_after_listing(planting: Planting) -> None:
-    def pinned_view(lease: leases.ReadLease) -> view.View:
+    def pinned_view(lease: ReadLease) -> view.View:
         state = lease.machine.refresh()
         lease.holds.observe(lease.machine.refresh().seqno.number)
         return view.View(lease.pin(), state.upper, state)

@@ -9,31 +9,29 @@ import msgspec
 import pyarrow.compute as pc
 
 from strandline.model.frontier import Frontier
-from strandline.shard import (
+from strandline.parts import consolidate, prune, sweep
+from strandline.reading import (
     accounts,
-    consolidate,
     extract,
-    frontiers,
     ledger,
     lister,
     listing,
-    prune,
     snapshot,
     stop,
     subscribe,
-    sweep,
     view,
 )
+from strandline.shard import frontiers
 from strandline.testing.mutants import Mutant, Planting, mutant
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.model.valuehash import Mask
-    from strandline.shard.descriptor import PartDescriptor
-    from strandline.shard.leases import ReadLease
+    from strandline.parts.part import Chunk, Part
+    from strandline.reading.descriptor import PartDescriptor
+    from strandline.shard.lease import ReadLease
     from strandline.shard.machine import Machine
-    from strandline.shard.part import Chunk, Part
     from strandline.shard.state import State
 
 BANK: list[Mutant] = []

@@ -5,25 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strandline.shard import (
-    collect,
-    command as c,
-    compact,
-    compaction,
-    decide_upkeep,
-    garbage,
-    machine,
-    outputs,
-    retention,
-    rounds,
-    state,
-    sweep,
-    units,
-    versions,
-)
+from strandline.parts import sweep
+from strandline.parts.envelope import checksum
+from strandline.shard import command as c, decide_upkeep, machine, retention, state, versions
 from strandline.shard.codec import encode_manifest
-from strandline.shard.envelope import checksum
 from strandline.testing.mutants import Mutant, Planting, mutant
+from strandline.upkeep import collect, compact, compaction, garbage, outputs, rounds, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.model.ids import SeqNo
-    from strandline.shard.units import Unit
     from strandline.store.blob import BlobEntry
+    from strandline.upkeep.units import Unit
 
 BANK: list[Mutant] = []
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.shard.findings import Severity
-from strandline.shard.fsck import fsck
 from strandline.testing import owners, roles, streaming
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
 from strandline.testing.streams import Options
 from strandline.testing.world import LEASE_MS, OPTIONS, World
+from strandline.upkeep.findings import Severity
+from strandline.upkeep.fsck import fsck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.parts.chunk import decode_chunk
+from strandline.parts.inline import decode_inline
 from strandline.shard.change import Change, evolve
-from strandline.shard.chunk import decode_chunk
 from strandline.shard.codec import decode_record
-from strandline.shard.inline import decode_inline
 from strandline.store.consensus import CasResult
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.testing.history import CLOSED, Committed, Deleted, History, Version
@@ -24,7 +24,7 @@ from strandline.testing.history import CLOSED, Committed, Deleted, History, Vers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline.shard.part import Batch, Chunk
+    from strandline.parts.part import Batch, Chunk
     from strandline.shard.state import State
     from strandline.store.blob import BlobEntry
     from strandline.store.consensus import Versioned

@@ -11,8 +11,8 @@ from strandline.testing.roles import Writing, opened, repeat
 from strandline.testing.workload import Client
 
 if TYPE_CHECKING:
-    from strandline.shard.ownership import TimelineOwner
-    from strandline.shard.shard import Shard
+    from strandline.handles.ownership import TimelineOwner
+    from strandline.handles.shard import Shard
     from strandline.testing.roles import Role
     from strandline.testing.world import Host
 

@@ -29,8 +29,8 @@ from strandline.testing.checkers import HistoryError
 from strandline.testing.workload import SCHEMA, WIDER, Client
 
 if TYPE_CHECKING:
-    from strandline.shard.shard import Shard
-    from strandline.shard.write import Writer
+    from strandline.handles.shard import Shard
+    from strandline.handles.write import Writer
     from strandline.testing.world import Host
 
 Role = Callable[["Host"], None]

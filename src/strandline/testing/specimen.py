@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from strandline.shard import stage
+from strandline.handles import stage
+from strandline.handles.store import Store
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.store import Store
 from strandline.shard.timeline import PlainTimeline
 from strandline.system import SystemClock, SystemRandom, SystemTasks
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptionError, StalledError, StoreError, StrandlineError
-from strandline.shard.events import Progress, Updates
-from strandline.shard.fetch import fetch_part
+from strandline.reading.events import Progress, Updates
+from strandline.reading.fetch import fetch_part
 from strandline.testing.checkers import HistoryError
 from strandline.testing.history import CLOSED
 from strandline.testing.observer import number, update_list
@@ -14,7 +14,7 @@ from strandline.testing.roles import opened, repeat
 from strandline.testing.workload import Client
 
 if TYPE_CHECKING:
-    from strandline.shard.subscribe import Subscription, Worker
+    from strandline.reading.subscribe import Subscription, Worker
     from strandline.testing.history import Stream
     from strandline.testing.roles import Role
     from strandline.testing.world import Host

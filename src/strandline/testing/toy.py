@@ -18,10 +18,10 @@ from strandline.errors import invariant
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
+from strandline.parts.part import PLACE_MAX, Batch, Chunk, Inline, Part
 from strandline.shard import command as c
 from strandline.shard.change import evolve
 from strandline.shard.decide import decide
-from strandline.shard.part import PLACE_MAX, Batch, Chunk, Inline, Part
 from strandline.shard.state import check, check_whole
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from strandline.testing.task import SimulatedCrash
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from strandline.handles.shard import Shard
+    from strandline.handles.write import Writer
     from strandline.model.frontier import Frontier
-    from strandline.shard.shard import Shard
-    from strandline.shard.snapshot import Snapshot
-    from strandline.shard.write import Writer
+    from strandline.reading.snapshot import Snapshot
     from strandline.testing.history import Update
     from strandline.testing.world import Host, World
 

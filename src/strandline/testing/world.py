@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from strandline.errors import StoreError, invariant
-from strandline.shard import stage
+from strandline.handles import stage
+from strandline.handles.store import Store
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.store import Store
 from strandline.shard.timeline import PlainTimeline
 from strandline.testing.faults import FaultKind, FaultyBlob, FaultyConsensus, SeededFaults
 from strandline.testing.history import History

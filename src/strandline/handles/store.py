@@ -1,0 +1,196 @@
+"""A store as its users hold it: the shards and timelines in one place, and this process's leases.
+
+The ports come from outside (`assembly`, or a simulation); this file only puts handles on them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from strandline.errors import HandleClosedError, NotFoundError
+from strandline.handles.ownership import TimelineOwner
+from strandline.handles.shard import Shard, check_same
+from strandline.model.ids import SeqNo, valid_name
+from strandline.model.schema import Schema
+from strandline.parts.envelope import decoded, seal, unseal
+from strandline.shard import command as c
+from strandline.shard.cancel import Cancel
+from strandline.shard.leases import Leases
+from strandline.shard.machine import Machine
+from strandline.shard.timeline import PlainTimeline
+from strandline.store.consensus import Versioned
+from strandline.upkeep.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from strandline.model.frontier import Frontier
+    from strandline.shard.env import Env
+    from strandline.shard.lease import Heart
+
+_STORE_KEY = "store"
+
+
+class StoreMark(msgspec.Struct, frozen=True, array_like=True):
+    """What makes a place a store: written once, when it is first opened."""
+
+    id: str
+    created_ms: int
+
+
+class Timeline:
+    """Several shards that are settled together, by one record."""
+
+    def __init__(self, store: Store, plain: PlainTimeline) -> None:
+        self._store = store
+        self._plain = plain
+
+    @property
+    def name(self) -> str:
+        return self._plain.name
+
+    @property
+    def upper(self) -> Frontier:
+        """How far all attached shards are settled, read from the store."""
+        return self._plain.committed()
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        return self._plain.members()
+
+    def attach(self, shard: Shard) -> None:
+        """Put a shard on this timeline, for good; it then takes appends only through it."""
+        self._plain.attach(shard.machine)
+
+    def own(self) -> TimelineOwner:
+        """Take over. Whoever owned it is fenced, and what it did not commit is gone."""
+        return TimelineOwner(
+            self._plain,
+            machine_of=self._store.machine,
+            writer_of=lambda name: self._store.shard(name).writer(f"timeline {self.name}"),
+        )
+
+
+class Store:
+    """One process's handle on one store. Close it, or use it with `with`."""
+
+    def __init__(
+        self,
+        env: Env,
+        new_heart: Callable[[int], Heart],
+        *,
+        url: str,
+        is_here: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.env = env
+        self.url = url
+        self.id = _mark(env).id
+        self.leases = Leases(env, new_heart)
+        self.upkeep = Upkeep(env, self.leases)
+        self._machines: dict[str, Machine] = {}
+        self._guard = env.tasks.condition()
+        self._is_here = is_here
+        self._closed = False
+
+    def shard(self, name: str, schema: pa.Schema | None = None, key: Sequence[str] = ()) -> Shard:
+        """Open a shard; with a schema, create it if it does not exist."""
+        machine = self.machine(name)
+        if schema is not None:
+            wanted = Schema.create(schema, key)
+            shard_id = f"s{self.env.random.token()}"
+            now_ms = self.env.patient(self.env.consensus.now_ms)
+            _, state = machine.commit(c.Create(name, shard_id, wanted, now_ms))
+            if state.id != shard_id:
+                check_same(state, schema, key)
+        else:
+            state = machine.refresh()
+            if state.dropped:
+                raise NotFoundError(f"shard {name} was dropped")
+            check_same(state, None, key)
+        return Shard(machine, self.leases, self.upkeep)
+
+    def shards(self) -> list[str]:
+        """The names of all shards that have not been dropped."""
+        keys = self.env.patient(lambda: self.env.consensus.keys("shard/"))
+        names = [key.removeprefix("shard/") for key in keys]
+        return [name for name in names if not self.machine(name).refresh().dropped]
+
+    def drop(self, name: str) -> None:
+        """Make a shard a tombstone; its objects go once nobody reads them any more."""
+        machine = self.machine(name)
+        state = machine.refresh()
+        machine.demand(c.Drop(state.epoch, state.id))
+        self.upkeep.nudge(machine)
+
+    def timeline(self, name: str) -> Timeline:
+        self._check_open()
+        return Timeline(self, PlainTimeline(self.env, valid_name(name, "timeline")))
+
+    def timelines(self) -> list[str]:
+        keys = self.env.patient(lambda: self.env.consensus.keys("timeline/"))
+        return [key.removeprefix("timeline/") for key in keys]
+
+    def cancel(self) -> Cancel:
+        """Something to give to a call that may block, and to end it with."""
+        return Cancel(self.env.tasks.event())
+
+    def machine(self, name: str) -> Machine:
+        """The process's one view of a shard's metadata."""
+        self._check_open()
+        valid_name(name)
+        with self._guard:
+            machine = self._machines.get(name)
+            if machine is None:
+                machine = self._machines[name] = Machine(self.env, name)
+            return machine
+
+    def close(self) -> None:
+        """Give back every lease of this process. Repeating it is harmless."""
+        if self._closed or not self._is_here():
+            return
+        self._closed = True
+        self.upkeep.stop()
+        self.leases.close()
+        self.env.consensus.close()
+        self.env.blob.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.url}>"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HandleClosedError(f"store {self.url} was closed")
+        if not self._is_here():
+            raise HandleClosedError(
+                f"store {self.url} was opened by another process: leases do not survive a fork; "
+                "open the store again in this process"
+            )
+
+
+def _mark(env: Env) -> StoreMark:
+    """Read the store's mark, or leave one: whoever is first decides the store's id."""
+    while True:
+        head = env.patient(lambda: env.consensus.head(_STORE_KEY))
+        if head is not None:
+            what = "the store's mark"
+            _, wire = unseal(head.data, kind="store", owner=None, at=_STORE_KEY, what=what)
+            return decoded(msgspec.msgpack.Decoder(StoreMark), wire, what)
+        store_id = f"l{env.random.token()}"
+        mark = StoreMark(store_id, env.patient(env.consensus.now_ms))
+        sealed = seal("store", store_id, _STORE_KEY, msgspec.msgpack.encode(mark))
+        _write_mark(env, Versioned(SeqNo(0), sealed))
+
+
+def _write_mark(env: Env, first: Versioned) -> None:
+    """Written twice or lost to another opener: reading it again tells which mark counts."""
+    env.patient(lambda: env.consensus.compare_and_set(_STORE_KEY, first))

@@ -1,0 +1,219 @@
+"""Parts as Parquet: bytes that any Parquet reader can read, and back. Pure.
+
+A **delta** part has the schema's columns, `_time` and `_diff`; a **base** part has only the
+columns. Columns carry their field ids, and are found again by them. The footer also says whose
+part it is (`strandline.shard`, `strandline.key`), so that a swapped object is refused by name.
+
+Reading trusts nothing it has not checked, in this order: size and checksum as the state has
+them, then the footer (whose it is, how many rows, which columns, how large unpacked), and only
+then the pages. What is wrong with a part is a `CorruptionError` that names it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.errors import CorruptionError, NewerFormatError
+from strandline.model.ids import printable
+from strandline.model.schema import (
+    DIFF_COLUMN,
+    DIFF_FIELD_ID,
+    TIME_COLUMN,
+    TIME_FIELD_ID,
+    Field,
+)
+from strandline.parts.envelope import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline.model.schema import Schema
+    from strandline.parts.part import Part
+
+FORMAT = 1
+GROUP_ROWS = 128 * 1024
+"""Rows in a row group, at most; few enough to skip, enough to read fast."""
+_GROUP_BYTES = 64 * 1024 * 1024
+_UNPACKED_MAX = 8 * 1024**3
+"""No part of ours comes near it: a unit of compaction ends at 1 GiB."""
+_SAMPLE_ROWS = 2048
+
+# Snappy: every Parquet reader has it, and parts are written more often than they are shipped.
+# Measured beside zstd: half the time to write and to read, a fifth more bytes.
+_COMPRESSION = "snappy"
+_FIELD_ID = b"PARQUET:field_id"
+_OWN = (TIME_COLUMN, DIFF_COLUMN)
+_TIME = Field(TIME_FIELD_ID, TIME_COLUMN, pa.int64(), nullable=False).arrow()
+_DIFF = Field(DIFF_FIELD_ID, DIFF_COLUMN, pa.int64(), nullable=False).arrow()
+_BYTES = {
+    pa.lib.Type_STRING,
+    pa.lib.Type_LARGE_STRING,
+    pa.lib.Type_BINARY,
+    pa.lib.Type_LARGE_BINARY,
+    pa.lib.Type_FIXED_SIZE_BINARY,
+}
+DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    OverflowError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose part it is, as its footer says."""
+
+    shard: str
+    """The shard's id."""
+    key: str
+
+
+def encode_part(table: pa.Table, owner: Owner) -> bytes:
+    """Updates (a delta part) or rows (a base part) as one Parquet object."""
+    facts = {
+        "strandline.format": str(FORMAT),
+        "strandline.shard": owner.shard,
+        "strandline.key": owner.key,
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.replace_schema_metadata(facts),
+        sink,
+        row_group_size=_group_rows(table),
+        compression=_COMPRESSION,
+        use_dictionary=_worth_a_dictionary(table),
+        write_page_index=True,
+        version="2.6",
+    )
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def decode_part(
+    encoded: bytes,
+    part: Part,
+    schema: Schema,
+    *,
+    owner: Owner,
+    columns: Sequence[str] | None = None,
+    with_time: bool = True,
+) -> pa.Table:
+    """The updates of a part as rows of today's schema.
+
+    Of a base part `_time` and `_diff` are constants, made only `with_time`; a delta part always
+    has them. `columns` are the ones wanted, by today's names; `None` is all of them.
+    """
+    _check_bytes(encoded, part, owner)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(encoded))
+        written = check_footer(file, part, owner)
+        if not {field.id for field in written} <= set(schema.ids):
+            # Schemas only grow; what is not in this one would be read as nulls.
+            raise corrupt(part, owner, "it has columns that the shard never had")
+        wanted = stored_names(written, schema, columns, base=part.base)
+        table = file.read(columns=wanted, use_threads=True)
+        if table.num_rows != part.rows:
+            raise corrupt(part, owner, f"{table.num_rows} rows instead of {part.rows}")
+    except DAMAGE as error:
+        raise corrupt(part, owner, str(error)) from error
+    try:
+        table = schema.migrate(table, written, columns)
+    except (CorruptionError, *DAMAGE) as error:
+        raise corrupt(part, owner, str(error)) from error
+    return with_constants(table, part.t_min) if part.base and with_time else table
+
+
+def with_constants(rows: pa.Table, time: int) -> pa.Table:
+    """Rows of a base part as updates: each was there once, from `time` on."""
+    times = pa.array(np.full(rows.num_rows, time, np.int64))
+    diffs = pa.array(np.ones(rows.num_rows, np.int64))
+    return rows.append_column(_TIME, times).append_column(_DIFF, diffs)
+
+
+def _check_bytes(encoded: bytes, part: Part, owner: Owner) -> None:
+    if len(encoded) != part.size:
+        raise corrupt(part, owner, f"{len(encoded)} bytes instead of {part.size}")
+    if checksum(encoded) != part.checksum:
+        raise corrupt(part, owner, "its checksum does not match")
+
+
+def check_footer(file: pq.ParquetFile, part: Part, owner: Owner) -> tuple[Field, ...]:
+    """The columns as they were written, if the footer is that of this very part."""
+    footer = file.metadata
+    facts = footer.metadata or {}
+    written_format = int(facts.get(b"strandline.format", b"0"))
+    if written_format > FORMAT:
+        raise NewerFormatError(
+            f"shard {owner.shard}: part {part.key} has format {written_format}, this version "
+            f"reads up to {FORMAT}: upgrade Strandline"
+        )
+    found = Owner(
+        facts.get(b"strandline.shard", b"").decode(), facts.get(b"strandline.key", b"").decode()
+    )
+    if found != owner:
+        raise corrupt(part, owner, f"it is {found.key or 'no part'} of {found.shard or 'nobody'}")
+    if footer.num_rows != part.rows:
+        raise corrupt(part, owner, f"{footer.num_rows} rows instead of {part.rows}")
+    groups = range(footer.num_row_groups)
+    unpacked = sum(footer.row_group(group).total_byte_size for group in groups)
+    if unpacked > _UNPACKED_MAX:
+        raise corrupt(part, owner, f"it would unpack to {unpacked} bytes")
+    return _written_fields(file.schema_arrow, part, owner)
+
+
+def _written_fields(layout: pa.Schema, part: Part, owner: Owner) -> tuple[Field, ...]:
+    fields = []
+    for column in layout:
+        if column.name in _OWN:
+            continue
+        field_id = int((column.metadata or {}).get(_FIELD_ID, b"0"))
+        fields.append(Field(field_id, column.name, column.type, column.nullable))
+    own = [name for name in layout.names if name in _OWN]
+    if own != ([] if part.base else list(_OWN)) or len({f.id for f in fields}) != len(fields):
+        raise corrupt(part, owner, f"unexpected columns {', '.join(layout.names)}")
+    return tuple(fields)
+
+
+def stored_names(
+    written: tuple[Field, ...], schema: Schema, columns: Sequence[str] | None, *, base: bool
+) -> list[str]:
+    fields = schema.fields if columns is None else [schema.field(name) for name in columns]
+    wanted = {field.id for field in fields}
+    names = [field.name for field in written if field.id in wanted]
+    return names if base else [*names, *_OWN]
+
+
+def _group_rows(table: pa.Table) -> int:
+    rows, size = int(table.num_rows), int(table.nbytes)
+    row_bytes = max(1, size // max(1, rows))
+    return max(1024, min(GROUP_ROWS, _GROUP_BYTES // row_bytes))
+
+
+def _worth_a_dictionary(table: pa.Table) -> list[str]:
+    """Columns whose values repeat, judged by a sample; for others a dictionary costs time only."""
+    sample = table.slice(0, _SAMPLE_ROWS)
+    worth = [name for name in _OWN if name in table.column_names]
+    for name in table.column_names:
+        column = sample.column(name)
+        if _is_flat_bytes(column.type) and 2 * pc.count_distinct(column).as_py() <= len(column):
+            worth.append(name)
+    return worth
+
+
+def _is_flat_bytes(kind: pa.DataType) -> bool:
+    return kind.id in _BYTES
+
+
+def corrupt(part: Part, owner: Owner, reason: str) -> CorruptionError:
+    shown = printable(reason, limit=200)
+    return CorruptionError(f"shard {owner.shard}: part {part.key} is damaged: {shown}")

@@ -1,0 +1,15 @@
+"""What keeps a shard small and fast: merging, folding history, collecting, checking.
+
+collect     shell  deletes what nobody needs, in an order in which every crash is safe
+compact     shell  carries out one unit of compaction
+compaction  pure   what is worth rewriting: which pieces to merge into which
+findings    pure   what a check of a store may find
+fsck        shell  proves that a store is what it says, and finds what nobody needs
+garbage     pure   what may be deleted, and when
+groups      shell  reads a part one row group at a time
+outputs     shell  writes what a merge gives, part by part
+rounds      shell  one round of upkeep of one shard
+terrain     pure   all parts of a shard as columns: where each lies
+units       pure   the numbers of upkeep, its units of work, and when its jobs are due
+upkeep      shell  keeps shards small and quick, in the background or when asked
+"""

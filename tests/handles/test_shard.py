@@ -1,0 +1,115 @@
+"""Tests of the shard handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from strandline.errors import FencedError, HandleClosedError, SchemaError, SinceError, UsageError
+from strandline.handles.shard import Shard
+from strandline.handles.write import Appended
+from strandline.model.frontier import Frontier
+from strandline.shard.state import Retention
+from strandline.testing.lab import COLUMNS, Lab, new_store, rows
+
+
+@pytest.fixture
+def shard(lab: Lab) -> Iterator[Shard]:
+    with new_store(lab) as store:
+        opened = store.shard("orders", schema=COLUMNS, key=["id"])
+        with opened.writer() as writer:
+            for number in range(5):
+                lab.clock.now += 1_000
+                writer.append(rows(number))
+        yield opened
+
+
+def test_frontiers_and_schema_are_read(shard: Shard) -> None:
+    assert (shard.name, shard.key) == ("orders", ("id",))
+    assert shard.schema.names == ["id", "name"]
+    assert shard.upper == Frontier(5)
+    assert shard.since == Frontier(0)
+    assert shard.wait_past(4) == Frontier(5)
+
+
+def test_a_reader_keeps_history_readable(lab: Lab, shard: Shard) -> None:
+    shard.retain("1 version")
+    with shard.reader(since=2) as reader:
+        shard.compact()
+        assert shard.since == Frontier(2)
+        assert reader.snapshot(2).count() == 3
+        reader.downgrade(3, durable=True)
+        assert reader.since == 3
+        with reader.clone() as clone:
+            assert clone.since == 3
+            assert clone.id != reader.id
+    shard.compact()
+    assert shard.since == Frontier(4)
+    with pytest.raises(SinceError, match="oldest"):
+        shard.snapshot(2)
+    with pytest.raises(HandleClosedError):
+        reader.snapshot(4)
+
+
+def test_without_since_a_reader_holds_what_is_readable_now(shard: Shard) -> None:
+    shard.retain("1 version")
+    shard.compact()
+    with shard.reader() as reader:
+        assert reader.since == 4
+
+
+def test_critical_holds_stay_until_they_are_released(shard: Shard) -> None:
+    shard.retain("1 version")
+    shard.hold("audit", 1, epoch=2, note="year end")
+    shard.compact()
+    assert shard.since == Frontier(1)
+    with pytest.raises(FencedError):
+        shard.release_hold("audit", epoch=1)
+    shard.release_hold("audit", epoch=2)
+    shard.compact()
+    assert shard.since == Frontier(4)
+
+
+def test_an_epoch_fences_older_ones(shard: Shard) -> None:
+    shard.fence(3)
+    with shard.writer() as writer:
+        with pytest.raises(FencedError):
+            writer.compare_and_append(rows(9), lower=5, upper=6, epoch=2)
+        assert isinstance(writer.compare_and_append(rows(9), lower=5, upper=6, epoch=3), Appended)
+
+
+def test_retention_is_what_people_write(shard: Shard) -> None:
+    shard.retain("2s or 1 version")
+    assert shard.state().retention == Retention(2_000, 1)
+    with pytest.raises(UsageError, match="not understood"):
+        shard.retain("a while")
+
+
+def test_a_schema_grows_and_old_rows_follow(shard: Shard) -> None:
+    wider = pa.schema([*COLUMNS, ("note", pa.string())])
+    shard.evolve(wider)
+    shard.evolve(wider)
+    assert shard.schema.names == ["id", "name", "note"]
+    assert shard.snapshot(4).to_arrow().column("note").null_count == 5
+    with pytest.raises(SchemaError):
+        shard.evolve(pa.schema([("id", pa.int64())]))
+
+
+def test_it_shows_itself(shard: Shard) -> None:
+    assert repr(shard).startswith("<Shard orders since={0} upper={5}")
+    assert "<th>shard</th><td>orders</td>" in shard._repr_html_()
+
+
+def test_changes_follow_a_snapshot_without_gap(shard: Shard) -> None:
+    seen: list[tuple[int, int]] = []
+    with shard.subscribe(as_of=1, until=5) as subscription:
+        for event in subscription:
+            table = getattr(event, "rows", None)
+            if table is not None:
+                seen += zip(table["id"].to_pylist(), table["_time"].to_pylist(), strict=True)
+    assert sorted(seen) == [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4)]
+    with shard.listen(as_of=3, until=5) as listening:
+        tables = [event.rows for event in listening if hasattr(event, "rows")]
+    assert [table["id"].to_pylist() for table in tables] == [[4]]

@@ -1,0 +1,101 @@
+"""The rows that a descriptor asks for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from strandline.errors import InvariantError
+from strandline.model.frontier import Frontier
+from strandline.model.schema import Schema
+from strandline.parts.build import build_base, build_delta
+from strandline.parts.filters import parse_filter
+from strandline.parts.inline import encode_inline
+from strandline.parts.layout import lay_out
+from strandline.parts.parquet import Owner
+from strandline.parts.part import Inline, Part
+from strandline.parts.rows import check_rows
+from strandline.reading.descriptor import PartDescriptor
+from strandline.reading.extract import extract, extract_updates
+
+SCHEMA = Schema.create(pa.schema([("id", pa.int64()), ("name", pa.string())]), ["id"])
+OWNER = Owner("s" + "0" * 32, "s/w/p.parquet")
+CHECKED = check_rows(
+    pa.table(
+        {
+            "id": [1, 1, 2, 3],
+            "name": ["a", "a", "b", "c"],
+            "_time": [3, 4, 4, 6],
+            "_diff": [1, -1, 1, 1],
+        }
+    ),
+    SCHEMA,
+    lower=3,
+    upper=Frontier(7),
+)
+
+
+def _delta() -> tuple[Part, bytes]:
+    built = build_delta(lay_out(CHECKED.updates, SCHEMA), SCHEMA, OWNER)
+    return built.part, built.encoded
+
+
+def _inline() -> tuple[Inline, bytes]:
+    return encode_inline(CHECKED), b""
+
+
+def _base() -> tuple[Part, bytes]:
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=SCHEMA.arrow())
+    built = build_base(lay_out(rows, SCHEMA), SCHEMA, OWNER, time=3, level=1)
+    return built.part, built.encoded
+
+
+def _wanted(piece: Part | Inline, **fields: object) -> PartDescriptor:
+    start = {"id": "p", "shard": "orders", "shard_id": OWNER.shard, "schema": SCHEMA, "owed": 3}
+    return PartDescriptor(**{**start, "piece": piece, **fields})
+
+
+def _rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("made", [_delta, _inline])
+@pytest.mark.parametrize(
+    ("bounds", "rows"),
+    [
+        ({"after": 0}, [(1, "a", 3, 1), (1, "a", 4, -1), (2, "b", 4, 1), (3, "c", 6, 1)]),
+        ({"after": 4}, [(1, "a", 4, -1), (2, "b", 4, 1), (3, "c", 6, 1)]),
+        ({"after": 4, "upto": 6}, [(1, "a", 4, -1), (2, "b", 4, 1)]),
+        ({"as_of": 3}, [(1, "a", 3, 1)]),
+        ({"as_of": 5}, [(2, "b", 5, 1)]),
+        ({"as_of": 9}, [(2, "b", 9, 1), (3, "c", 9, 1)]),
+    ],
+)
+def test_updates_are_cut_to_the_times_asked_for(made, bounds, rows):
+    piece, encoded = made()
+    found = extract_updates(_wanted(piece, **bounds), encoded)
+    assert found.column_names == ["id", "name", "_time", "_diff"]
+    assert _rows(found) == rows
+
+
+def test_a_base_part_gives_rows_alone():
+    piece, encoded = _base()
+    assert _rows(extract(_wanted(piece, as_of=5), encoded)) == [(1, "a"), (2, "b")]
+    stamped = extract_updates(_wanted(piece, as_of=5), encoded)
+    assert _rows(stamped) == [(1, "a", 5, 1), (2, "b", 5, 1)]
+
+
+@pytest.mark.parametrize("bounds", [{"as_of": 2}, {"after": 0}])
+def test_a_base_part_is_never_read_for_what_it_cant_tell(bounds):
+    piece, encoded = _base()
+    with pytest.raises(InvariantError):
+        extract(_wanted(piece, **bounds), encoded)
+
+
+@pytest.mark.parametrize("made", [_base, _delta, _inline])
+def test_a_filter_may_look_at_columns_that_are_not_asked_for(made):
+    piece, encoded = made()
+    wanted = parse_filter([("id", "=", 2)], SCHEMA)
+    found = extract(_wanted(piece, as_of=5, columns=("name",), filter=wanted), encoded)
+    assert found.column("name").to_pylist() == ["b"]
+    assert set(found.column_names) <= {"name", "_diff"}

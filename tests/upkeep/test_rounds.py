@@ -1,0 +1,211 @@
+"""One round of upkeep: each step when it is due, and nothing when there is nothing to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import CancelledError, NotFoundError
+from strandline.shard import command as c
+from strandline.shard.cancel import Cancel
+from strandline.upkeep.rounds import Wish
+
+from .upkeep_lab import Table
+
+
+def test_a_shard_at_rest_costs_no_commit(lab):
+    table = Table(lab)
+    for n in range(5):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    before = table.state.seqno
+    for _ in range(5):
+        assert not table.rounds.run_once(table.machine)
+    assert table.state.seqno == before
+
+
+def test_since_follows_retention_by_count_and_by_the_stores_clock(lab):
+    table = Table(lab)
+    table.retain(count=3)
+    for n in range(10):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 7
+    table.retain(duration_ms=25)
+    table.append((11, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 8
+    table.check()
+
+
+def test_a_hold_keeps_since_back(lab):
+    table = Table(lab)
+    table.retain(count=1)
+    table.machine.demand(c.Hold("report", 0, 1))
+    for n in range(5):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 0
+    table.machine.demand(c.Unhold("report", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.readable_from() == 4
+    table.check()
+
+
+def test_inline_rows_are_flushed_into_one_part(lab):
+    table = Table(lab, inline_flush_batches=4)
+    for n in range(4):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    [part] = table.parts()
+    assert (part.rows, part.t_min, part.t_max, part.level) == (4, 0, 3, 0)
+    assert all(batch.inline is None for batch in table.state.batches)
+    table.check()
+
+
+def test_old_moments_move_into_objects_and_go_with_since(lab):
+    table = Table(lab, moments_loose=6)
+    for n in range(9):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    [chunk] = table.state.moment_chunks
+    assert chunk.count == 4
+    assert lab.blob.get(chunk.key) is not None
+    table.retain(count=1)
+    table.rounds.run_once(table.machine)
+    table.rounds.run_once(table.machine)
+    assert table.state.moment_chunks == ()
+    assert lab.blob.get(chunk.key) is None
+    table.check()
+
+
+def test_a_manifest_is_written_when_it_is_due(lab):
+    table = Table(lab, manifest_every=5)
+    for n in range(9):
+        table.append((n, "x", 1))
+    table.rounds.run_once(table.machine)
+    assert table.state.manifest is not None
+    assert lab.blob.get(table.state.manifest.key) is not None
+
+
+def test_many_parts_are_listed_in_a_chunk(lab, monkeypatch):
+    from strandline.upkeep import rounds, units
+
+    small = units.Policy(direct_parts=8, runs_max=1000)
+    monkeypatch.setattr(rounds, "policy_of", lambda settings: small)
+    table = Table(lab, inline_max_bytes=0)
+    for n in range(12):
+        table.append((n, "x", 1))
+    assert table.rounds.run_once(table.machine)
+    [chunk] = [chunk for batch in table.state.batches for chunk in batch.chunks]
+    assert chunk.parts == 10
+    table.check()
+    table.retain(count=1)
+    table.rounds.compact(table.machine, Wish(full=True))
+    assert not any(batch.chunks for batch in table.state.batches)
+    table.check()
+
+
+def test_a_long_compaction_tells_how_far_it_is_and_can_be_cancelled(lab):
+    table = Table(lab, inline_max_bytes=0)
+    for n in range(12):
+        table.append((n, "x", 1))
+    told = []
+    cancel = Cancel(table.env.tasks.event())
+    cancel.cancel()
+    with pytest.raises(CancelledError):
+        table.rounds.compact(table.machine, Wish(full=True, cancel=cancel))
+    table.rounds.compact(
+        table.machine, Wish(full=True, report=lambda what, done, total: told.append((done, total)))
+    )
+    assert told[-1] == (12, 12)
+    table.check()
+
+
+def test_a_dropped_shard_can_not_be_compacted(lab):
+    table = Table(lab)
+    table.machine.demand(c.Drop())
+    with pytest.raises(NotFoundError, match="dropped"):
+        table.rounds.compact(table.machine, Wish())
+
+
+def test_a_staged_batch_of_many_parts_can_still_be_withdrawn_after_a_round(lab, monkeypatch):
+    from strandline.model.frontier import Frontier
+    from strandline.testing.lab import Client, rows
+    from strandline.upkeep import rounds as module, units
+
+    small = units.Policy(direct_parts=4, runs_max=1000)
+    monkeypatch.setattr(module, "policy_of", lambda settings: small)
+    process = Client(lab, inline_max_bytes=0)
+    process.attach()
+    machine = process.machines["orders"]
+    owner = process.own()
+    for n in range(6):
+        owner.stage("orders", rows(n))
+        owner.commit()
+    owner.stage("orders", rows(99))
+    module.Rounds(process.env, process.leases).run_once(machine)
+    batches = machine.refresh().batches
+    assert [batch.upper for batch in batches][-2:] == [6, 7]
+    assert any(batch.chunks for batch in batches[:-1])
+    process.own().close()
+    assert machine.refresh().upper == Frontier(6)
+
+
+def test_parts_merged_past_the_end_of_their_batch_are_listed_in_a_chunk(lab, monkeypatch):
+    from strandline.upkeep import rounds as module, units
+
+    small = units.Policy(part_bytes=1500, range_rows=64, direct_parts=8, fold_min=1)
+    monkeypatch.setattr(module, "policy_of", lambda settings: small)
+    table = Table(lab, inline_max_bytes=0)
+    table.retain(count=1)
+    for n in range(3):
+        table.append(*((k, f"{k * 7919:040x}", 1) for k in range(n * 500, n * 500 + 500)))
+    for _ in range(5):  # Empty appends: `since` passes the last batch.
+        table.append((0, "nothing", 0))
+    for _ in range(5):
+        table.rounds.run_once(table.machine)
+    [batch] = table.state.batches
+    assert table.state.readable_from() > batch.upper
+    assert batch.chunks
+    table.check()
+
+
+def test_a_timeline_forgets_when_it_committed_what_is_older_than_its_members_keep(lab):
+    from strandline.model.ids import SeqNo
+    from strandline.shard.state import WEEK_MS, Retention
+    from strandline.testing.lab import Client, rows
+    from strandline.upkeep.rounds import Rounds
+
+    process = Client(lab)
+    process.attach()
+    owner = process.own()
+    for n in range(6):
+        owner.stage("orders", rows(n))
+        owner.commit()
+        lab.clock.now += 1000
+
+    def ticks():
+        return len(lab.consensus.scan("timeline/shop", SeqNo(0), 100))
+
+    commits = ticks()
+    rounds = Rounds(process.env, process.leases)
+    orders, stock = process.machines["orders"], process.machines["stock"]
+    orders.demand(c.Retain(Retention(None, 1)))
+    stock.demand(c.Retain(Retention(None, None)))
+    rounds.run_once(orders)
+    lab.clock.now += 2 * WEEK_MS
+    rounds.run_once(orders)
+    assert ticks() == commits, "stock, the other member, keeps everything"
+    stock.demand(c.Retain(Retention(3 * WEEK_MS)))
+    lab.clock.now += WEEK_MS // 2
+    rounds.run_once(orders)
+    assert ticks() == commits, "stock still keeps that"
+    stock.demand(c.Retain(Retention(2 * WEEK_MS)))
+    rounds.run_once(orders)
+    assert ticks() == commits, "it was looked through a moment ago"
+    lab.clock.now += WEEK_MS // 2
+    rounds.run_once(orders)
+    assert ticks() == 1
+    assert process.timeline.time_at(lab.clock.now) == 5
+    assert process.upper("orders").last() == 5
+    owner.close()
