@@ -138,7 +138,7 @@ class Leases:
 
     def bury(self, machine: Machine) -> None:
         """Drop the readers and writers of a shard whose processes are gone."""
-        self._expire(machine, self.undertaker.over(_pulses(machine.state) - self._mine()))
+        self._expire(machine, self.undertaker.over(_pulses(machine.state) - self.pulses()))
 
     def close(self) -> None:
         """Give everything back, then let the hearts stop."""
@@ -165,7 +165,8 @@ class Leases:
             self.forgotten.append((machine, release))
             raise
 
-    def _mine(self) -> set[str]:
+    def pulses(self) -> set[str]:
+        """The pulses of this process."""
         return {heart.pulse_id for heart in list(self._hearts.values()) if not heart.lost}
 
     def _expire(self, machine: Machine, over: frozenset[str]) -> None:
@@ -252,7 +253,7 @@ class Leases:
         pulses = {pulse for machine in machines for pulse in _pulses(machine.state)}
         if self._ticks % _EVERYBODY_TICKS == 0:
             pulses |= self.undertaker.living()
-        return self.undertaker.over(pulses - self._mine())
+        return self.undertaker.over(pulses - self.pulses())
 
     def _guarded(self, name: str, step: Callable[[], None]) -> None:
         """Carry out a step of the background task, which nothing may end: all leases need it."""

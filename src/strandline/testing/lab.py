@@ -9,13 +9,13 @@ lab.close()
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from strandline.handles.ownership import TimelineOwner
 from strandline.handles.store import Store
 from strandline.handles.write import Writer
-from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
 from strandline.shard import command as c
 from strandline.shard.env import Env
@@ -28,6 +28,9 @@ from strandline.shard.settings import Settings
 from strandline.shard.timeline import PlainTimeline
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
+
+if TYPE_CHECKING:
+    from strandline.model.frontier import Frontier
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 

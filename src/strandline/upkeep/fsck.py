@@ -15,7 +15,7 @@ objects are looked at, so a store that is in use can be checked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.errors import CorruptionError, NotFoundError, StrandlineError
 from strandline.model.ids import SeqNo
@@ -40,6 +40,7 @@ from strandline.upkeep.findings import (
     note,
 )
 from strandline.upkeep.garbage import named, shard_of
+from strandline.upkeep.silence import read_pulse, wait_for_silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,6 +84,13 @@ class _Leftover(Protocol):
     def modified_ms(self) -> int: ...
 
 
+@runtime_checkable
+class Provable(Protocol):
+    """A Consensus that can read all it has, and find damage that single reads may miss."""
+
+    def prove(self) -> None: ...
+
+
 class _Fsck:
     """One check of a store."""
 
@@ -112,11 +120,20 @@ class _Fsck:
             self._tell(f"shard {name}", at, len(chosen))
             self._shard(name)
         if names is None:
+            self._whole()
             self._timelines(set(chosen))
             self._dropped()
             self._leftovers()
         self._tell("done", len(chosen), len(chosen))
         return self.report
+
+    def _whole(self) -> None:
+        """The file of the records as a whole, if the backend can prove it."""
+        if isinstance(self._env.consensus, Provable):
+            try:
+                self._env.consensus.prove()
+            except CorruptionError as error:
+                self._add([damaged("", "consensus", str(error))])
 
     def _tell(self, what: str, done: int, total: int) -> None:
         if self._progress is not None:
@@ -202,6 +219,12 @@ class _Fsck:
         entries = {name: reader.pulse for name, reader in before.readers.items()}
         entries.update((name, writer.pulse) for name, writer in before.writers.items())
         if self._repair:
+            wait_for_silent(
+                self._env,
+                self._leases.undertaker,
+                set(entries.values()) - self._leases.pulses(),
+                lambda left: self._tell(f"waiting for {left} silent process(es)", 0, left),
+            )
             self._leases.bury(machine)
         over = {pulse for pulse in set(entries.values()) if self._is_over(pulse)}
         gone = machine.refresh()
@@ -218,10 +241,7 @@ class _Fsck:
 
     def _is_over(self, pulse_id: str) -> bool:
         """Only looks: to end a pulse, or to suspect it, is up to a repair and to upkeep."""
-        slot, _ = p.slot_of(pulse_id)
-        head = self._env.patient(lambda: self._env.consensus.head(f"{p.KEY_PREFIX}{slot}"))
-        current = None if head is None else p.decode_pulse(slot, head.seqno, head.data)
-        return p.is_over(pulse_id, current)
+        return p.is_over(pulse_id, read_pulse(self._env, pulse_id))
 
     def _unneeded(self, machine: Machine) -> None:
         """Garbage that waits for somebody, and orphans."""
