@@ -57,9 +57,8 @@ def test_rows_stay_inline_while_they_are_few(lab: Lab, settings: dict[str, int],
 
 
 def test_long_lists_of_parts_become_chunks(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stage_module, "LISTED_PARTS", 10)
     monkeypatch.setattr(stage_module, "CHUNK_PARTS", 16)
-    machine = lab.machine(env=lab.env(inline_max_bytes=0, part_target_rows=10))
+    machine = lab.machine(env=lab.env(inline_max_bytes=0, part_target_rows=10, listed_parts=10))
     made = prepare(lab, machine, 200)
     assert made.batch is not None
     assert made.batch.parts == ()

@@ -182,7 +182,8 @@ def test_parts_in_a_chunk_are_listed_as_parts_in_a_state(data):
     ]
     for one, other in listings:
         assert _names(one) == _names(other)
-        assert [a.piece.key for a in one.audits] == [a.piece.key for a in other.audits]
+        # A chunk that is left out as a whole is not opened, so none of its parts is audited.
+        assert {a.piece.key for a in other.audits} <= {a.piece.key for a in one.audits}
 
 
 def _table(parts: list[Part]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import InvariantError
-from strandline.handles import stage
 from strandline.model.frontier import Frontier
 from strandline.parts import build, stats
 from strandline.shard.leases import Leases
@@ -135,10 +134,9 @@ def _fill_with(process: Process, place: Place, start: int, stop: int) -> None:
 def test_s17_a_part_whose_statistics_are_of_a_newer_version_is_read(
     sim: Simulation, monkeypatch: pytest.MonkeyPatch, listed: str
 ) -> None:
-    if listed == "in a chunk":
-        monkeypatch.setattr(stage, "LISTED_PARTS", 1)
     place = Place(sim)
-    process = place.open("source", part_target_rows=1)
+    listed_parts = 1 if listed == "in a chunk" else 256
+    process = place.open("source", part_target_rows=1, listed_parts=listed_parts)
     writer = place.writer(process)
     with monkeypatch.context() as newer:
         newer.setattr(stats, "VERSION", stats.VERSION + 1)

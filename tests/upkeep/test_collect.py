@@ -7,6 +7,7 @@ import pytest
 from strandline.errors import NotAppliedError
 from strandline.shard import command as c
 from strandline.shard.machine import Machine
+from strandline.testing.lab import Lab
 from strandline.upkeep.collect import Collector
 from strandline.upkeep.rounds import Rounds, Wish
 
@@ -77,12 +78,12 @@ class Stopping:
         return stopped
 
 
-def test_after_a_kill_at_any_call_the_next_collection_finishes_the_job(lab, new_lab):
+def test_after_a_kill_at_any_call_the_next_collection_finishes_the_job(lab):
     from dataclasses import replace
 
     finished = False
     for calls in range(200):
-        lab = new_lab()
+        lab = Lab()
         table = filled(lab)
         rounds = table.rounds
         rounds._advance(table.machine, None)

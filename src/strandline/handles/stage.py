@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from strandline.shard.env import Env
     from strandline.shard.state import State
 
-LISTED_PARTS = 256
-"""The most parts that an append lists in the state itself."""
 TIMES_MAX = 100_000
 """The most times with rows in one append: each is remembered by itself."""
 
@@ -95,7 +93,7 @@ class Stage:
         self, parts: Sequence[Part], state: State
     ) -> tuple[tuple[Chunk, ...], tuple[str, ...]]:
         """Chunks for a list of parts and the keys of their objects; none if it is short."""
-        if len(parts) <= LISTED_PARTS:
+        if len(parts) <= self._env.settings.listed_parts:
             return (), ()
         table = PartTable.of(parts, state.schema)
         chunks: list[Chunk] = []

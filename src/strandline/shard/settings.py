@@ -17,6 +17,9 @@ class Settings:
     inline_flush_batches: int = 128
     """Upkeep moves inline rows into a part at either of the two."""
 
+    listed_parts: int = 256
+    """Longer lists of parts are stored as chunks, and not in the metadata itself."""
+
     manifest_every: int = 128
     """Versions between two manifests, at most; so many records an open has to read."""
     scan_page: int = 256

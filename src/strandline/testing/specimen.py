@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from strandline.handles import stage
 from strandline.handles.store import Store
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
@@ -41,6 +40,7 @@ COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 SETTINGS = Settings(
     inline_max_bytes=700,
     part_target_rows=3,
+    listed_parts=3,
     moments_loose=4,
     manifest_every=4,
     fanout=100,
@@ -69,7 +69,6 @@ Content = dict[str, list[tuple[object, ...]]]
 """What was read, by what was asked."""
 
 _APPENDS = 7
-_LISTED_PARTS = 3
 
 
 def kind_of(key: str) -> str:
@@ -108,11 +107,7 @@ def numbered(first: int, count: int) -> pa.Table:
 
 def fill(store: Store) -> None:
     """Write the specimen."""
-    listed, stage.LISTED_PARTS = stage.LISTED_PARTS, _LISTED_PARTS
-    try:
-        _fill_orders(store)
-    finally:
-        stage.LISTED_PARTS = listed
+    _fill_orders(store)
     notes = store.shard("notes", COLUMNS)
     with notes.writer() as writer:
         for each in range(3):

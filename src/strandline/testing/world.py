@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from strandline.errors import StoreError, invariant
-from strandline.handles import stage
 from strandline.handles.store import Store
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
@@ -100,6 +99,7 @@ def settings_of(options: Options) -> Settings:
         inline_total_bytes=4_000 if options.on("small_inline") else 4 * 1024 * 1024,
         inline_flush_bytes=100_000,
         inline_flush_batches=value("flush", 16),
+        listed_parts=int(options["chunks"]) or 256,
         manifest_every=value("manifest_every", 32),
         scan_page=value("scan_page", 256),
         moments_loose=value("moments", 64),
@@ -219,8 +219,6 @@ class World:
         self.settings = settings_of(self.options)
         self.observer = Observer(self.history, self.now_us, self.sim.now_ms)
         self.consensus = ObservedConsensus(self.observer, self.sim.now_ms)
-        # The one limit that is no setting: a durable format depends on the other, larger one.
-        stage.LISTED_PARTS = int(self.options["chunks"]) or 256
 
     @classmethod
     def swarm(cls, sim: Simulation) -> World:
