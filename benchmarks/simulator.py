@@ -11,12 +11,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 import time
 from multiprocessing import get_context
+from typing import TYPE_CHECKING, TypeVar
 
 from report import Point, finish, show
 
 from strandline.testing import CASES, Mutant, all_mutants, catch, try_seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Result = TypeVar("Result")
 
 WITHIN = 300
 """A mutant that survives this many seeds is not caught."""
@@ -35,9 +42,9 @@ def main() -> None:
     chosen = [m for m in all_mutants() if wanted is None or (wanted and wanted in m.name)]
     with get_context("spawn").Pool(options.workers, _quiet) as pool:
         seeds = [(name, options.first, options.seeds) for name in sorted(CASES)]
-        runs = pool.starmap(run_case, seeds, chunksize=1)
+        runs = followed("cases", len(seeds), pool.imap(_case, seeds))
         names = [(mutant.name, options.within) for mutant in chosen]
-        caught = pool.starmap(run_mutant, names, chunksize=1)
+        caught = followed("mutants", len(names), pool.imap(_mutant, names))
     steps, seconds = _show_seeds(runs)
     points = [_speed(steps, seconds), _clean(runs)]
     if chosen:
@@ -47,6 +54,23 @@ def main() -> None:
 
 def _quiet() -> None:
     logging.disable(logging.CRITICAL)
+
+
+def followed(what: str, total: int, results: Iterator[Result]) -> list[Result]:
+    """All results, with a line of progress on standard error for each."""
+    found = []
+    for result in results:
+        found.append(result)
+        print(f"{what}: {len(found)} of {total}", file=sys.stderr)
+    return found
+
+
+def _case(arguments: tuple[str, int, int]) -> tuple[str, int, int, float, list[int]]:
+    return run_case(*arguments)
+
+
+def _mutant(arguments: tuple[str, int]) -> tuple[str, int | None, float]:
+    return run_mutant(*arguments)
 
 
 def run_case(name: str, first: int, count: int) -> tuple[str, int, int, float, list[int]]:
