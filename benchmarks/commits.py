@@ -108,37 +108,12 @@ def racer(path: str, worker: int, count: int, gate: object, results: object) -> 
         results.put((worker, begin, time.perf_counter()))  # type: ignore[attr-defined]
 
 
-def measure_race(folder: Path, workers: int, count: int) -> float:
-    """Appends per second over all processes."""
-    path = str(folder / "race")
-    with strandline.open(path, upkeep=True) as store:
-        store.shard("race", schema=SCHEMA, key=["id"])
-        context = multiprocessing.get_context("spawn")
-        gate, results = context.Barrier(workers), context.Queue()
-        started = [
-            context.Process(target=racer, args=(path, worker, count, gate, results))
-            for worker in range(workers)
-        ]
-        for each in started:
-            each.start()
-        spans = [results.get() for _ in started]
-        for each in started:
-            each.join()
-        total = store.shard("race").snapshot().to_arrow().num_rows
-        if total != workers * count * ROWS:
-            raise SystemExit(f"rows lost in the race: {total} of {workers * count * ROWS}")
-    return workers * count / (max(s[2] for s in spans) - min(s[1] for s in spans))
-
-
-def race_delta(folder: Path, workers: int, count: int) -> float:
-    path = str(folder / "delta-race")
-    from deltalake import write_deltalake  # noqa: PLC0415 - the peer is optional
-
-    write_deltalake(path, batch(0), mode="append")
+def race(racing: Callable[..., None], path: str, workers: int, count: int) -> float:
+    """Appends per second over all processes, from the first start to the last end."""
     context = multiprocessing.get_context("spawn")
     gate, results = context.Barrier(workers), context.Queue()
     started = [
-        context.Process(target=delta_racer, args=(path, worker, count, gate, results))
+        context.Process(target=racing, args=(path, worker, count, gate, results))
         for worker in range(workers)
     ]
     for each in started:
@@ -147,6 +122,25 @@ def race_delta(folder: Path, workers: int, count: int) -> float:
     for each in started:
         each.join()
     return workers * count / (max(s[2] for s in spans) - min(s[1] for s in spans))
+
+
+def measure_race(folder: Path, workers: int, count: int) -> float:
+    path = str(folder / "race")
+    with strandline.open(path) as store:
+        store.shard("race", schema=SCHEMA, key=["id"])
+        per_second = race(racer, path, workers, count)
+        total = store.shard("race").snapshot().to_arrow().num_rows
+    if total != workers * count * ROWS:
+        raise SystemExit(f"rows lost in the race: {total} of {workers * count * ROWS}")
+    return per_second
+
+
+def race_delta(folder: Path, workers: int, count: int) -> float:
+    from deltalake import write_deltalake  # noqa: PLC0415 - the peer is optional
+
+    path = str(folder / "delta-race")
+    write_deltalake(path, batch(0), mode="append")
+    return race(delta_racer, path, workers, count)
 
 
 def delta_racer(path: str, worker: int, count: int, gate: object, results: object) -> None:
