@@ -42,7 +42,7 @@ def appender(life: Life) -> None:
             with life.trying(number):
                 answer = writer.append(rows(new).drop_columns(["_diff"]))
             life.journal.swear("ack", number, (answer.upper.time or 0) - 1, now())
-            life.rest(25)
+            life.rest(100)
 
 
 def racer(life: Life) -> None:
@@ -73,7 +73,7 @@ def racer(life: Life) -> None:
             mine.append(new)
             if gone.count:
                 del mine[0]
-            life.rest(25)
+            life.rest(100)
 
 
 def replica(life: Life) -> None:
@@ -98,7 +98,7 @@ def replica(life: Life) -> None:
                 continue
             life.journal.swear("ack", number, time_, now())
             time_ += 1
-            life.rest(40)
+            life.rest(150)
 
 
 def reader(life: Life) -> None:
