@@ -200,8 +200,10 @@ told()
         assert name in lake.shard.state().readers, f"lost after {appends} appends"
         records, unneeded = max(records, lake.records()), max(unneeded, lake.unneeded())
     assert appends >= 100
-    assert records <= 300
-    assert unneeded <= 300
+    # Without upkeep there would be more of both than appends; how many pile up between two rounds
+    # depends on how fast this machine appends.
+    assert records <= max(300, appends // 2)
+    assert unneeded <= max(300, appends // 2)
     child.tell("read")
     assert child.says() == "[0]"
 

@@ -164,6 +164,26 @@ def test_an_append_during_a_compaction_neither_waits_nor_fails(lab):
     table.check()
 
 
+@pytest.mark.parametrize("inline", [0, 32 * 1024])
+@pytest.mark.parametrize("full", [True, False])
+def test_a_compaction_ends_although_appends_go_on_and_since_moves(lab, inline, full):
+    table = Table(lab, inline_max_bytes=inline, inline_flush_batches=4)
+    table.retain(count=1)
+    fill(table, appends=20)
+    passes = []
+
+    def report(what, done, total):
+        passes.append(what)
+        assert len(passes) < 100
+        fill(table, appends=10)
+        table.rounds._advance(table.machine, None)
+
+    table.rounds.compact(table.machine, Wish(full=full, report=report))
+    # All there was, once or in a few passes that each have less left to merge.
+    assert 0 < len(passes) <= 6
+    table.check()
+
+
 def test_damage_is_noticed_before_anything_is_swapped(lab):
     table = Table(lab, inline_max_bytes=0)
     table.retain(count=1)

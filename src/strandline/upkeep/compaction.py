@@ -67,12 +67,15 @@ def plan(
     committed: Frontier | None = None,
     *,
     full: bool = False,
+    begun: State | None = None,
 ) -> list[Unit]:
     """The units worth carrying out now; `lists` has the parts of the chunks that are loaded.
 
     With `full`, all that can be merged is, down to the bases; repeat it until nothing is left.
+    What was not there when the state was `begun` is left alone, and what `since` has passed is
+    judged as it was then: else work that is repeated would never end under steady appends.
     """
-    planner = _Planner(state, lists, policy, committed)
+    planner = _Planner(state, lists, policy, committed, begun or state)
     if full:
         planner.merge_all()
     else:
@@ -91,11 +94,13 @@ class _Planner:
         lists: Mapping[str, PartTable],
         policy: Policy,
         committed: Frontier | None,
+        begun: State,
     ) -> None:
         self.policy = policy
-        self.since = state.readable_from()
+        self.since = min(state.readable_from(), begun.readable_from())
         self.keyed = bool(state.schema.key)
-        self.batches = settled_batches(state, committed)
+        end = begun.batches[-1].upper if begun.batches else 0
+        self.batches = [b for b in settled_batches(state, committed) if b.upper <= end]
         self.units: list[Unit] = []
         sources: list[tuple[int, Sequence[Part] | PartTable]] = []
         for at, batch in enumerate(self.batches):

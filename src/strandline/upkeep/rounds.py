@@ -13,7 +13,7 @@ The steps, in this order; each is safe to leave out, to repeat and to race with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from strandline.errors import NotFoundError
@@ -58,6 +58,13 @@ class Wish:
     full: bool = False
     report: Report | None = None
     cancel: Cancel | None = None
+    begun: State | None = None
+    """If given, only what was there in this state is merged."""
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether nobody asked for it: what is due, whenever it came."""
+        return self.begun is None and not self.full
 
 
 class Rounds:
@@ -89,12 +96,16 @@ class Rounds:
         return bool(self.collector.collect(machine)) or busy
 
     def compact(self, machine: Machine, wish: Wish) -> Collected:
-        """Merge all that is due now, or all there is, and delete what that frees."""
+        """Merge all that is due now, or all there is, and delete what that frees.
+
+        What is appended meanwhile is left to the next one, so that this one ends.
+        """
         state = machine.refresh()
         if state.dropped:
             raise NotFoundError(f"shard {machine.name} was dropped")
         committed = self._committed(state)
         self._advance(machine, committed)
+        wish = replace(wish, begun=machine.state)
         for _ in range(_PASSES_MAX):
             if not self._compact(machine, committed, wish):
                 break
@@ -124,7 +135,7 @@ class Rounds:
     def _compact(self, machine: Machine, committed: Frontier | None, wish: Wish) -> bool:
         """Carry out a plan; nothing is leased as long as there is nothing to do."""
         state = machine.state
-        if not wish.full and self._is_at_rest(state, committed):
+        if wish.is_regular and self._is_at_rest(state, committed):
             return False
         idle = not _has_chunks(state) and gather(state, self._policy, committed) is None
         if idle and not self._wanted(state, committed, wish):
@@ -140,7 +151,7 @@ class Rounds:
                 work = self._work(machine, writer, wish)
                 done = self._carry_out(work, state, units)
                 if gathered is not None:
-                    done |= put_together(work, gathered)
+                    done |= put_together(work, gathered) and wish.is_regular
                 return done
         finally:
             pin.give_back()
@@ -158,8 +169,10 @@ class Rounds:
         return Work(machine, writer, chunks, self._policy, wish.report, wish.cancel)
 
     def _wanted(self, state: State, committed: Frontier | None, wish: Wish) -> list[Unit]:
-        units = plan(state, self._lists(state), self._policy, committed, full=wish.full)
-        if not units and not wish.full and gather(state, self._policy, committed) is None:
+        units = plan(
+            state, self._lists(state), self._policy, committed, full=wish.full, begun=wish.begun
+        )
+        if wish.is_regular and not units and gather(state, self._policy, committed) is None:
             self._rested[state.name] = (state.batches, state.readable_from(), committed)
         return units
 
