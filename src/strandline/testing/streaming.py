@@ -140,11 +140,15 @@ def _work_together(
     """Two tasks fetch. The one that presses first must not end what the other still owes."""
     process = client.process
     errors: list[Exception] = []
+    ended: set[int] = set()
     workers = [subscription.worker(each) for each in range(2)]
     tasks = [
         process.node.tasks.start(
             f"worker {worker.number}",
-            lambda worker=worker: _fetch(client, worker, stream, errors),  # type: ignore[misc]
+            lambda worker=worker: (  # type: ignore[misc]
+                _fetch(client, worker, stream, errors),
+                ended.add(worker.number),
+            ),
         )
         for worker in workers
     ]
@@ -163,6 +167,8 @@ def _work_together(
         if each == 0 and subscription.frontier != frontier:
             raise HistoryError(f"{frontier} became {subscription.frontier} when one pressed")
         task.join()
+        if each == 0 and 1 in ended and not errors and not subscription.frontier.is_closed:
+            raise HistoryError(f"{subscription} ended for all when one had pressed")
     if errors:
         raise errors[0]
 
