@@ -1,0 +1,5 @@
+"""Spark as the data plane, and what its Python workers keep at hand.
+
+blockfile  pure   a cached block as one file: Arrow, and a trailer that proves it whole
+cache      shell  blocks on the local disk, mapped into memory, shared by all workers
+"""
