@@ -7,6 +7,7 @@ envelope     pure   the wrapping of every metadata object, so that damage is not
 filters      pure   which rows a reader wants: conditions on columns
 inline       pure   rows that are kept in the metadata itself
 layout       pure   where updates lie: their places, their order, where parts are cut
+lookup       pure   where the updates of some keys lie, found by binary search
 parquet      pure   parts as Parquet: bytes that any reader can read, and back
 part         pure   parts, chunks of parts, and batches of both
 prune        pure   which of many parts a condition rules out
