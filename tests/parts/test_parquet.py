@@ -14,6 +14,7 @@ import pytest
 from strandline.errors import CorruptionError, NewerFormatError, SchemaError
 from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
+from strandline.parts import parquet
 from strandline.parts.build import Built, build_base, build_delta
 from strandline.parts.envelope import checksum
 from strandline.parts.layout import Laid, lay_out
@@ -240,6 +241,46 @@ def test_wide_rows_get_smaller_row_groups():
     wide = pa.table({"b": pa.array([b"x" * 40_000] * 4000, pa.binary())})
     footer = pq.ParquetFile(pa.BufferReader(encode_part(wide, OWNER))).metadata
     assert footer.num_row_groups > 1
+
+
+def _stretches(footer: pq.FileMetaData) -> list[tuple[int, int]]:
+    found = []
+    for group in range(footer.num_row_groups):
+        columns = [footer.row_group(group).column(c) for c in range(footer.num_columns)]
+        starts = [
+            min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns
+        ]
+        ends = [s + c.total_compressed_size for s, c in zip(starts, columns, strict=True)]
+        found.append((min(starts), max(ends)))
+    return found
+
+
+@pytest.mark.parametrize("key", [("k",), ()])
+def test_the_footer_has_the_sum_and_the_first_place_of_each_row_group(
+    key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 1024)
+    schema = Schema.create(COLUMNS, key)
+    checked = check_rows(rows(2500), schema, lower=7, upper=Frontier(8))
+    laid = lay_out(checked.updates, schema)
+    encoded = encode_part(laid.updates, OWNER, laid.places)
+    footer = pq.ParquetFile(pa.BufferReader(encoded)).metadata
+    sums = [checksum(encoded[start:end]) for start, end in _stretches(footer)]
+    assert len(sums) == 3
+    assert footer.metadata[b"strandline.sums"].decode() == "".join(f"{s:016x}" for s in sums)
+    places = None if laid.places is None else "".join(f"{p:016x}" for p in laid.places[::1024])
+    assert footer.metadata.get(b"strandline.places", b"").decode() == (places or "")
+
+
+def test_other_readers_can_verify_pages():
+    built, live = base(3000)
+    reader = pa.BufferReader(built.encoded)
+    assert pq.read_table(reader, page_checksum_verification=True).equals(live)
+    damaged = bytearray(built.encoded)
+    start, _ = _stretches(pq.ParquetFile(reader).metadata)[0]
+    damaged[start + 300] ^= 1
+    with pytest.raises(OSError, match=r"CRC|checksum"):
+        pq.read_table(pa.BufferReader(bytes(damaged)), page_checksum_verification=True)
 
 
 def test_parts_record_what_prunes_and_proves_them():

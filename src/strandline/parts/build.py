@@ -67,7 +67,7 @@ def _build(
     base: bool = False,
 ) -> Built:
     table, digest, (t_min, t_max), level = content
-    encoded = encode_part(table, owner)
+    encoded = encode_part(table, owner, laid.places)
     columns = ((field.id, table.column(field.name)) for field in schema.fields)
     place_lo, place_hi = laid.span()
     part = Part(

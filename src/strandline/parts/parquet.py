@@ -2,7 +2,10 @@
 
 A **delta** part has the schema's columns, `_time` and `_diff`; a **base** part has only the
 columns. Columns carry their field ids, and are found again by them. The footer also says whose
-part it is (`strandline.shard`, `strandline.key`), so that a swapped object is refused by name.
+part it is (`strandline.shard`, `strandline.key`), so that a swapped object is refused by name,
+and what is needed to read single row groups (see `index`): the checksum of the bytes of each
+(`strandline.sums`), and in a keyed shard the first place of each (`strandline.places`), both as
+16 hex digits a group. Pages carry checksums as well, for other readers.
 
 Reading trusts nothing it has not checked, in this order: size and checksum as the state has
 them, then the footer (whose it is, how many rows, which columns, how large unpacked), and only
@@ -11,7 +14,9 @@ then the pages. What is wrong with a part is a `CorruptionError` that names it.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,9 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.model.schema import Schema
+    from strandline.model.valuehash import U64
     from strandline.parts.part import Part
 
 FORMAT = 1
+PLACES_FACT = "strandline.places"
+SUMS_FACT = "strandline.sums"
 GROUP_ROWS = 128 * 1024
 """Rows in a row group, at most; few enough to skip, enough to read fast."""
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -78,25 +86,44 @@ class Owner:
     key: str
 
 
-def encode_part(table: pa.Table, owner: Owner) -> bytes:
-    """Updates (a delta part) or rows (a base part) as one Parquet object."""
+def encode_part(table: pa.Table, owner: Owner, places: U64 | None = None) -> bytes:
+    """Updates (a delta part) or rows (a base part) as one Parquet object.
+
+    `places` are those of the rows, in order; `None` if the shard has no key.
+    """
     facts = {
         "strandline.format": str(FORMAT),
         "strandline.shard": owner.shard,
         "strandline.key": owner.key,
     }
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata(facts),
+    table = table.replace_schema_metadata(facts)
+    group_rows = _group_rows(table)
+    sink = io.BytesIO()
+    with pq.ParquetWriter(
         sink,
-        row_group_size=_group_rows(table),
+        table.schema,
         compression=_COMPRESSION,
         use_dictionary=_worth_a_dictionary(table),
         write_page_index=True,
+        write_page_checksum=True,
         version="2.6",
-    )
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+    ) as writer:
+        # One row group a call: only so is it known where the bytes of each begin and end.
+        ends = [sink.tell()]
+        for start in range(0, table.num_rows, group_rows):
+            writer.write_table(table.slice(start, group_rows), row_group_size=group_rows)
+            ends.append(sink.tell())
+        with sink.getbuffer() as written:
+            sums = [checksum(written[start:end]) for start, end in pairwise(ends)]
+        index = {SUMS_FACT: _hex(sums)}
+        if places is not None:
+            index[PLACES_FACT] = _hex(places[::group_rows].tolist())
+        writer.add_key_value_metadata(index)
+    return sink.getvalue()
+
+
+def _hex(numbers: Sequence[int]) -> str:
+    return "".join(f"{number:016x}" for number in numbers)
 
 
 def decode_part(
