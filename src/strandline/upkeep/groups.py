@@ -112,15 +112,13 @@ class PartGroups:
             self._hold_footer(source)
             file = pq.ParquetFile(source)
             written = check_footer(file, self._part, self._owner)
-            wanted = stored_names(written, self._schema, None, base=self._part.base)
+            wanted = stored_names(written, self._schema, None, self._part, self._owner)
             for group in range(file.metadata.num_row_groups):
                 start, stop = _stretch(file.metadata.row_group(group), self._part.size)
                 source.hold(start, self._fetch(start, stop - start))
                 raw = file.read_row_group(group, columns=wanted, use_threads=False)
                 source.drop(start)
-                table = self._schema.migrate(raw, written)
-                if self._part.base:
-                    table = with_constants(table, self._part.t_min)
+                table = with_constants(self._schema.migrate(raw, written), self._part)
                 total += _digest(table, self._schema)
                 yield table
         except DAMAGE as error:
