@@ -1,7 +1,9 @@
 """From updates to a part."""
 
 import pyarrow as pa
+import pytest
 
+from strandline.errors import InvariantError
 from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
 from strandline.parts.build import build_base, build_delta, part_key
@@ -42,9 +44,37 @@ def test_known_hashes_give_the_same_part():
     assert build_delta(laid, SCHEMA, OWNER, hashes=hashes) == build_delta(laid, SCHEMA, OWNER)
 
 
+@pytest.mark.parametrize(
+    ("diffs", "says"),
+    [([1, 1, 1], {"inserts": True}), ([1, 2, 1], {}), ([1, -1, 1], {})],
+)
+def test_a_part_of_single_insertions_says_so(diffs: list[int], says: dict[str, bool]):
+    at = ROWS.column_names.index("_diff")
+    checked = check_rows(
+        ROWS.set_column(at, "_diff", pa.array(diffs)), SCHEMA, lower=5, upper=Frontier(7)
+    )
+    part = build_delta(lay_out(checked.updates, SCHEMA), SCHEMA, OWNER).part
+    inserts = says.get("inserts", False)
+    assert (part.inserts, part.only_inserts, part.untimed) == (inserts, inserts, False)
+
+
+def test_only_updates_at_one_time_can_be_untimed():
+    checked = check_rows(ROWS, SCHEMA, lower=5, upper=Frontier(7))
+    with pytest.raises(InvariantError):
+        build_delta(lay_out(checked.updates, SCHEMA), SCHEMA, OWNER, untimed=True)
+
+
+def test_the_checksum_of_the_footer_is_of_its_bytes_alone():
+    checked = check_rows(ROWS, SCHEMA, lower=5, upper=Frontier(7))
+    built = build_delta(lay_out(checked.updates, SCHEMA), SCHEMA, OWNER)
+    length = int.from_bytes(built.encoded[-8:-4], "little")
+    assert built.part.footer == checksum(built.encoded[-8 - length :])
+
+
 def test_a_base_part_counts_each_row_once_as_of_its_time():
     live = ROWS.select(["k", "v"])
     built = build_base(lay_out(live, SCHEMA), SCHEMA, OWNER, time=9, level=3)
     part = built.part
     assert part.total == check_rows(live, SCHEMA, lower=0, upper=Frontier(1)).total
     assert (part.t_min, part.t_max, part.base, part.level) == (9, 9, True, 3)
+    assert part.only_inserts

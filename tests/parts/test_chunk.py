@@ -1,5 +1,7 @@
 """Lists of parts as columnar objects."""
 
+from pathlib import Path
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -17,10 +19,11 @@ from strandline.parts.chunk import (
 )
 from strandline.parts.envelope import checksum
 from strandline.parts.filters import parse_filter
-from strandline.parts.part import CHUNK_PARTS, PLACE_MAX, Part
+from strandline.parts.part import CHUNK_PARTS, PLACE_MAX, Chunk, Part
 from strandline.parts.stats import Range, Stats, encode_stats
 
 SCHEMA = Schema.create(pa.schema([("k", pa.int64()), ("v", pa.string())]), ("k",))
+FIRST = Path(__file__).parent.parent / "golden" / "first"
 SHARD = "s" + "0" * 32
 KEY = chunk_key(SHARD, "w" + "1" * 32, "2" * 32)
 
@@ -41,6 +44,9 @@ def part(n: int, *, stats: bool = True) -> Part:
         place_hi=PLACE_MAX - n,
         schema=1,
         stats=encode_stats(known) if stats else b"",
+        untimed=n % 5 == 0,
+        inserts=n % 2 == 0,
+        footer=2**64 - 9 + n % 2,
     )
 
 
@@ -66,6 +72,13 @@ def test_parts_come_back_as_they_were_with_and_without_statistics():
     assert decoded().parts(with_stats=True) == PARTS
     assert decoded().part(7) == bare(PARTS)[7]
     assert len(decoded()) == 20
+
+
+def test_a_list_from_before_parts_had_indexes_is_read():
+    chunk = msgspec.msgpack.decode((FIRST / "chunk.bin").read_bytes(), type=Chunk)
+    found = decode_chunk((FIRST / "chunk.parts").read_bytes(), chunk, shard=SHARD).parts()
+    since_then = {"untimed": False, "inserts": False, "footer": 0}
+    assert found == [msgspec.structs.replace(each, **since_then) for each in bare(PARTS)]
 
 
 def test_a_chunk_adds_up_what_it_lists():

@@ -14,13 +14,15 @@ import pytest
 from strandline.errors import CorruptionError, NewerFormatError, SchemaError
 from strandline.model.frontier import Frontier
 from strandline.model.schema import Schema
+from strandline.parts import parquet
 from strandline.parts.build import Built, build_base, build_delta
 from strandline.parts.envelope import checksum
 from strandline.parts.layout import Laid, lay_out
 from strandline.parts.parquet import Owner, decode_part, encode_part, with_constants
-from strandline.parts.part import Part
+from strandline.parts.part import Part, restamped_part
 from strandline.parts.rows import check_rows
 
+FIRST = Path(__file__).parent.parent / "golden" / "first"
 SHARD = "s" + "0" * 32
 OWNER = Owner(SHARD, f"{SHARD}/w{'1' * 32}/{'2' * 32}.parquet")
 COLUMNS = pa.schema(
@@ -94,6 +96,46 @@ def test_a_delta_part_comes_back_as_it_was_with_every_type():
     assert found.equals(updates, check_metadata=True)
 
 
+def test_a_part_from_before_there_were_indexes_is_read():
+    part = msgspec.msgpack.decode((FIRST / "part.bin").read_bytes(), type=Part)
+    encoded = (FIRST / "part.parquet").read_bytes()
+    assert (part.untimed, part.inserts, part.footer) == (False, False, 0)
+    built, updates = delta()
+    assert built.encoded != encoded
+    assert decode_part(encoded, part, SCHEMA, owner=OWNER).equals(updates)
+
+
+@pytest.mark.parametrize("columns", [None, ["f", "k"], []])
+def test_an_untimed_part_has_the_time_that_the_state_says(columns: list[str] | None):
+    _, updates = delta()
+    built = build_delta(lay_out(updates, SCHEMA), SCHEMA, OWNER, untimed=True)
+    assert "_time" not in pq.read_table(pa.BufferReader(built.encoded)).column_names
+    for part, time in ((built.part, 7), (restamped_part(built.part, 12), 12)):
+        found = decode_part(built.encoded, part, SCHEMA, owner=OWNER, columns=columns)
+        wanted = updates.select([*(columns or ([] if columns == [] else COLUMNS.names)), "_diff"])
+        at = wanted.num_columns - 1
+        field = SCHEMA.updates().field("_time")
+        assert found.equals(wanted.add_column(at, field, pa.array([time] * 50)))
+
+
+@pytest.mark.parametrize(
+    ("built_as", "change", "words"),
+    [
+        ({"untimed": True}, {"t_max": 8}, "no times of its own"),
+        ({"untimed": True}, {"untimed": False}, "unexpected columns"),
+        ({}, {"untimed": True}, "unexpected columns"),
+        ({"untimed": True}, {"base": True}, "no times of its own"),
+    ],
+)
+def test_an_untimed_part_must_be_listed_as_one(
+    built_as: dict[str, bool], change: dict[str, object], words: str
+):
+    built = build_delta(lay_out(delta()[1], SCHEMA), SCHEMA, OWNER, **built_as)
+    part = msgspec.structs.replace(built.part, **change)
+    with pytest.raises(CorruptionError, match=words):
+        decode_part(built.encoded, part, SCHEMA, owner=OWNER)
+
+
 def test_a_base_part_has_constants_for_time_and_diff_only_if_asked():
     built, live = base()
     assert decode_part(built.encoded, built.part, SCHEMA, owner=OWNER, with_time=False).equals(
@@ -103,7 +145,7 @@ def test_a_base_part_has_constants_for_time_and_diff_only_if_asked():
     assert found.schema.equals(SCHEMA.updates(), check_metadata=True)
     assert set(found["_time"].to_pylist()) == {9}
     assert set(found["_diff"].to_pylist()) == {1}
-    assert found.equals(with_constants(live, 9))
+    assert found.equals(with_constants(live, built.part))
 
 
 def test_other_readers_find_plain_columns_with_field_ids(tmp_path: Path):
@@ -240,6 +282,46 @@ def test_wide_rows_get_smaller_row_groups():
     wide = pa.table({"b": pa.array([b"x" * 40_000] * 4000, pa.binary())})
     footer = pq.ParquetFile(pa.BufferReader(encode_part(wide, OWNER))).metadata
     assert footer.num_row_groups > 1
+
+
+def _stretches(footer: pq.FileMetaData) -> list[tuple[int, int]]:
+    found = []
+    for group in range(footer.num_row_groups):
+        columns = [footer.row_group(group).column(c) for c in range(footer.num_columns)]
+        starts = [
+            min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns
+        ]
+        ends = [s + c.total_compressed_size for s, c in zip(starts, columns, strict=True)]
+        found.append((min(starts), max(ends)))
+    return found
+
+
+@pytest.mark.parametrize("key", [("k",), ()])
+def test_the_footer_has_the_sum_and_the_first_place_of_each_row_group(
+    key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 1024)
+    schema = Schema.create(COLUMNS, key)
+    checked = check_rows(rows(2500), schema, lower=7, upper=Frontier(8))
+    laid = lay_out(checked.updates, schema)
+    encoded = encode_part(laid.updates, OWNER, laid.places)
+    footer = pq.ParquetFile(pa.BufferReader(encoded)).metadata
+    sums = [checksum(encoded[start:end]) for start, end in _stretches(footer)]
+    assert len(sums) == 3
+    assert footer.metadata[b"strandline.sums"].decode() == "".join(f"{s:016x}" for s in sums)
+    places = None if laid.places is None else "".join(f"{p:016x}" for p in laid.places[::1024])
+    assert footer.metadata.get(b"strandline.places", b"").decode() == (places or "")
+
+
+def test_other_readers_can_verify_pages():
+    built, live = base(3000)
+    reader = pa.BufferReader(built.encoded)
+    assert pq.read_table(reader, page_checksum_verification=True).equals(live)
+    damaged = bytearray(built.encoded)
+    start, _ = _stretches(pq.ParquetFile(reader).metadata)[0]
+    damaged[start + 300] ^= 1
+    with pytest.raises(OSError, match=r"CRC|checksum"):
+        pq.read_table(pa.BufferReader(bytes(damaged)), page_checksum_verification=True)
 
 
 def test_parts_record_what_prunes_and_proves_them():

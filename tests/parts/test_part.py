@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strandline.errors import CorruptionError
+from strandline.errors import CorruptionError, InvariantError
 from strandline.model.digest import Digest
-from strandline.parts.part import CHUNK_PARTS, PLACE_MAX, Batch, Chunk, Inline, Part, chunk_keys
+from strandline.parts.part import (
+    CHUNK_PARTS,
+    PLACE_MAX,
+    Batch,
+    Chunk,
+    Inline,
+    Part,
+    chunk_keys,
+    restamped_part,
+)
 from strandline.testing import toy
 
 A = [(1, 0, 1), (2, 0, 1)]
@@ -75,9 +84,10 @@ def test_a_digest_of_the_wrong_length_is_damage():
 
 def test_the_fields_of_a_durable_struct_only_grow_at_the_end():
     """They are stored by position: another order would read old bytes wrongly."""
-    assert Part.__struct_fields__[:13] == (
+    assert Part.__struct_fields__[:16] == (
         *("key", "size", "checksum", "rows", "digest", "t_min", "t_max"),
         *("base", "level", "place_lo", "place_hi", "schema", "stats"),
+        *("untimed", "inserts", "footer"),
     )
     assert Chunk.__struct_fields__[:12] == (
         *("key", "size", "checksum", "parts", "rows", "part_bytes", "digest"),
@@ -88,3 +98,11 @@ def test_the_fields_of_a_durable_struct_only_grow_at_the_end():
     batch = ("lower", "upper", "parts", "chunks", "inline", "epoch")
     assert Batch.__struct_fields__[:6] == batch
     assert CHUNK_PARTS == 4096
+
+
+def test_a_restamped_part_differs_in_its_time_alone():
+    part = Part("k", 1, 2, 3, b"", 5, 5, False, 0, 0, PLACE_MAX, 1, untimed=True, footer=9)
+    moved = restamped_part(part, 8)
+    assert moved == msgspec.structs.replace(part, t_min=8, t_max=8)
+    with pytest.raises(InvariantError, match="its own times"):
+        restamped_part(msgspec.structs.replace(part, untimed=False), 8)

@@ -13,9 +13,9 @@ from strandline.parts.filters import parse_filter
 from strandline.parts.inline import encode_inline
 from strandline.parts.layout import lay_out
 from strandline.parts.parquet import Owner
-from strandline.parts.part import Inline, Part
+from strandline.parts.part import Inline, Part, restamped_part
 from strandline.parts.rows import check_rows
-from strandline.reading.descriptor import PartDescriptor
+from strandline.reading.descriptor import PartDescriptor, decode_descriptor, encode_descriptor
 from strandline.reading.extract import extract, extract_updates
 
 SCHEMA = Schema.create(pa.schema([("id", pa.int64()), ("name", pa.string())]), ["id"])
@@ -76,6 +76,25 @@ def test_updates_are_cut_to_the_times_asked_for(made, bounds, rows):
     found = extract_updates(_wanted(piece, **bounds), encoded)
     assert found.column_names == ["id", "name", "_time", "_diff"]
     assert _rows(found) == rows
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rows"),
+    [
+        ({"after": 0}, [(1, "a", 8, 1), (2, "b", 8, 1)]),
+        ({"after": 8, "upto": 9}, [(1, "a", 8, 1), (2, "b", 8, 1)]),
+        ({"after": 9}, []),
+        ({"as_of": 9}, [(1, "a", 9, 1), (2, "b", 9, 1)]),
+    ],
+)
+def test_an_untimed_part_is_read_at_the_time_it_was_moved_to(bounds, rows):
+    given = pa.table({"id": [1, 2], "name": ["a", "b"]})
+    checked = check_rows(given, SCHEMA, lower=4, upper=Frontier(5))
+    built = build_delta(lay_out(checked.updates, SCHEMA), SCHEMA, OWNER, untimed=True)
+    wanted = _wanted(restamped_part(built.part, 8), **bounds)
+    travelled = decode_descriptor(encode_descriptor(wanted))
+    assert travelled.piece == wanted.piece
+    assert _rows(extract_updates(travelled, built.encoded)) == rows
 
 
 def test_a_base_part_gives_rows_alone():

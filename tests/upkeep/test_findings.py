@@ -18,12 +18,13 @@ from .upkeep_lab import Table
         ({"t_max": 0, "t_min": 0}, "times"),
         ({"place_lo": 2**64 - 1}, "places"),
         ({"digest": Digest(1, 2, 3).pack()}, "add up"),
+        ({"inserts": True}, "single insertions"),
     ],
 )
 def test_facts_that_are_not_true_are_found(lab, facts, reason):
     table = Table(lab, inline_max_bytes=0)
     table.append((0, "x", 1))
-    table.append((1, "x", 1), (2, "y", 1))
+    table.append((1, "x", 1), (2, "y", 2))
     part = table.parts()[1]
     rows = list(table.tables())[1]
     wrong = list(check_rows(msgspec.structs.replace(part, **facts), rows, table.state.schema))

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from strandline.errors import invariant
 from strandline.model.digest import Digest
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.parts.envelope import checksum
-from strandline.parts.parquet import Owner, encode_part
+from strandline.parts.parquet import Owner, encode_part, footer_of
 from strandline.parts.part import Part
 from strandline.parts.stats import encode_stats, measure
 
@@ -36,16 +37,36 @@ def part_key(shard: str, writer: str, token: str) -> str:
 
 
 def build_delta(
-    laid: Laid, schema: Schema, owner: Owner, *, level: int = 0, hashes: U64 | None = None
+    laid: Laid,
+    schema: Schema,
+    owner: Owner,
+    *,
+    level: int = 0,
+    hashes: U64 | None = None,
+    untimed: bool = False,
 ) -> Built:
-    """A part of updates. `hashes` are the row hashes of `laid.updates`, if they are known."""
+    """A part of updates. `hashes` are the row hashes of `laid.updates`, if they are known.
+
+    An `untimed` part can be moved to another time (see `restamped_part`); its updates must all
+    be at one.
+    """
     updates = laid.updates
     times = updates.column(TIME_COLUMN).to_numpy()
     diffs = updates.column(DIFF_COLUMN).to_numpy()
     rows = updates.select(list(schema.names))
     known = row_base(rows, schema.ids) if hashes is None else hashes
-    span = (int(times.min()), int(times.max()))
-    return _build(laid, schema, owner, (updates, Digest.of(known, diffs), span, level))
+    t_min, t_max = int(times.min()), int(times.max())
+    invariant(not untimed or t_min == t_max, "an untimed part has updates at one time")
+    content = _Content(
+        updates.drop_columns([TIME_COLUMN]) if untimed else updates,
+        Digest.of(known, diffs),
+        t_min,
+        t_max,
+        level,
+        untimed=untimed,
+        inserts=bool((diffs == 1).all()),
+    )
+    return _build(laid, schema, owner, content)
 
 
 def build_base(
@@ -55,19 +76,27 @@ def build_base(
     rows = laid.updates.select(list(schema.names))
     known = row_base(rows, schema.ids) if hashes is None else hashes
     digest = Digest.of(known, np.ones(rows.num_rows, np.int64))
-    return _build(laid, schema, owner, (rows, digest, (time, time), level), base=True)
+    content = _Content(rows, digest, time, time, level, base=True, inserts=True)
+    return _build(laid, schema, owner, content)
 
 
-def _build(
-    laid: Laid,
-    schema: Schema,
-    owner: Owner,
-    content: tuple[pa.Table, Digest, tuple[int, int], int],
-    *,
-    base: bool = False,
-) -> Built:
-    table, digest, (t_min, t_max), level = content
-    encoded = encode_part(table, owner)
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What goes into a part, and what is known of it beforehand."""
+
+    table: pa.Table
+    digest: Digest
+    t_min: int
+    t_max: int
+    level: int
+    base: bool = False
+    untimed: bool = False
+    inserts: bool = False
+
+
+def _build(laid: Laid, schema: Schema, owner: Owner, content: _Content) -> Built:
+    table = content.table
+    encoded = encode_part(table, owner, laid.places)
     columns = ((field.id, table.column(field.name)) for field in schema.fields)
     place_lo, place_hi = laid.span()
     part = Part(
@@ -75,14 +104,17 @@ def _build(
         size=len(encoded),
         checksum=checksum(encoded),
         rows=table.num_rows,
-        digest=digest.pack(),
-        t_min=t_min,
-        t_max=t_max,
-        base=base,
-        level=level,
+        digest=content.digest.pack(),
+        t_min=content.t_min,
+        t_max=content.t_max,
+        base=content.base,
+        level=content.level,
         place_lo=place_lo,
         place_hi=place_hi,
         schema=schema.version,
         stats=encode_stats(measure(columns, table.num_rows)),
+        untimed=content.untimed,
+        inserts=content.inserts,
+        footer=checksum(footer_of(encoded)),
     )
     return Built(part, encoded)

@@ -43,9 +43,15 @@ _COLUMNS = pa.schema(
         ("place_lo", pa.uint64()),
         ("place_hi", pa.uint64()),
         ("schema", pa.int32()),
+        ("untimed", pa.bool_()),
+        ("inserts", pa.bool_()),
+        ("footer", pa.uint64()),
     ]
 )
 """A durable format: columns are added at the end, never moved or removed."""
+
+_ADDED = {"untimed": False, "inserts": False, "footer": 0}
+"""What lists of parts from before there was such a column say in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +110,12 @@ class PartTable:
 
     def parts(self, *, with_stats: bool = False) -> list[Part]:
         """As values; `with_stats` for those who will list them elsewhere."""
-        fields = [self.columns[name].to_pylist() for name in _COLUMNS.names]
-        if not with_stats or self.stats is None:
-            return [Part(*values) for values in zip(*fields, strict=True)]
-        stats = [encode_stats(known) for known in stats_rows(self.stats)]
-        return [Part(*values) for values in zip(*fields, stats, strict=True)]
+        fields = {name: self.columns[name].to_pylist() for name in _COLUMNS.names}
+        fields["stats"] = [b""] * len(self)
+        if with_stats and self.stats is not None:
+            fields["stats"] = [encode_stats(known) for known in stats_rows(self.stats)]
+        in_order = [fields[name] for name in Part.__struct_fields__]
+        return [Part(*values) for values in zip(*in_order, strict=True)]
 
     def slice(self, start: int, stop: int) -> PartTable:
         stats = None if self.stats is None else self.stats.slice(start, stop - start)
@@ -174,7 +181,7 @@ def decode_chunk(listing: bytes, chunk: Chunk, *, shard: str) -> PartTable:
         raise CorruptionError(f"{what} is damaged: its size or checksum does not match")
     _, body = unseal(listing, kind="parts", owner=shard, at=chunk.key, what=what)
     try:
-        columns = _read_ipc(body).select(_COLUMNS.names).cast(_COLUMNS)
+        columns = _with_added(_read_ipc(body)).select(_COLUMNS.names).cast(_COLUMNS)
         columns.validate(full=True)
     except (pa.ArrowException, OSError, EOFError, KeyError, ValueError) as error:
         raise CorruptionError(f"{what} is damaged: {error}") from error
@@ -197,6 +204,13 @@ def add_stats(table: PartTable, stats: bytes | None, chunk: Chunk, *, shard: str
     if columns.num_rows != len(table) or "rows" not in columns.column_names:
         return table
     return replace(table, stats=columns)
+
+
+def _with_added(columns: pa.Table) -> pa.Table:
+    for name, value in _ADDED.items():
+        if name not in columns.column_names:
+            columns = columns.append_column(name, pa.repeat(value, columns.num_rows))
+    return columns
 
 
 def _ipc(table: pa.Table) -> bytes:

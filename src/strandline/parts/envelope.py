@@ -67,7 +67,7 @@ def decoded(
         raise CorruptionError(f"{what} is damaged: {printable(error, 200)}") from error
 
 
-def checksum(data: bytes) -> int:
+def checksum(data: bytes | memoryview) -> int:
     """The checksum by which states refer to objects."""
     return xxhash.xxh3_64_intdigest(data)
 

@@ -1,8 +1,12 @@
 """Parts as Parquet: bytes that any Parquet reader can read, and back. Pure.
 
-A **delta** part has the schema's columns, `_time` and `_diff`; a **base** part has only the
-columns. Columns carry their field ids, and are found again by them. The footer also says whose
-part it is (`strandline.shard`, `strandline.key`), so that a swapped object is refused by name.
+A **delta** part has the schema's columns, `_time` and `_diff`, an **untimed** one all but
+`_time`; a **base** part has only the columns. Columns carry their field ids, and are found
+again by them. The footer also says whose part it is (`strandline.shard`, `strandline.key`), so
+that a swapped object is refused by name, and what is needed to read single row groups (see
+`index`): the checksum of the bytes of each (`strandline.sums`), and in a keyed shard the first
+place of each (`strandline.places`), both as 16 hex digits a group. Pages carry checksums as
+well, for other readers.
 
 Reading trusts nothing it has not checked, in this order: size and checksum as the state has
 them, then the footer (whose it is, how many rows, which columns, how large unpacked), and only
@@ -11,7 +15,9 @@ then the pages. What is wrong with a part is a `CorruptionError` that names it.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,9 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.model.schema import Schema
+    from strandline.model.valuehash import U64
     from strandline.parts.part import Part
 
 FORMAT = 1
+PLACES_FACT = "strandline.places"
+SUMS_FACT = "strandline.sums"
 GROUP_ROWS = 128 * 1024
 """Rows in a row group, at most; few enough to skip, enough to read fast."""
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -78,25 +87,50 @@ class Owner:
     key: str
 
 
-def encode_part(table: pa.Table, owner: Owner) -> bytes:
-    """Updates (a delta part) or rows (a base part) as one Parquet object."""
+def encode_part(table: pa.Table, owner: Owner, places: U64 | None = None) -> bytes:
+    """Updates (a delta part) or rows (a base part) as one Parquet object.
+
+    `places` are those of the rows, in order; `None` if the shard has no key.
+    """
     facts = {
         "strandline.format": str(FORMAT),
         "strandline.shard": owner.shard,
         "strandline.key": owner.key,
     }
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata(facts),
+    table = table.replace_schema_metadata(facts)
+    group_rows = _group_rows(table)
+    sink = io.BytesIO()
+    with pq.ParquetWriter(
         sink,
-        row_group_size=_group_rows(table),
+        table.schema,
         compression=_COMPRESSION,
         use_dictionary=_worth_a_dictionary(table),
         write_page_index=True,
+        write_page_checksum=True,
         version="2.6",
-    )
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+    ) as writer:
+        # One row group a call: only so is it known where the bytes of each begin and end.
+        ends = [sink.tell()]
+        for start in range(0, table.num_rows, group_rows):
+            writer.write_table(table.slice(start, group_rows), row_group_size=group_rows)
+            ends.append(sink.tell())
+        with sink.getbuffer() as written:
+            sums = [checksum(written[start:end]) for start, end in pairwise(ends)]
+        index = {SUMS_FACT: _hex(sums)}
+        if places is not None:
+            index[PLACES_FACT] = _hex(places[::group_rows].tolist())
+        writer.add_key_value_metadata(index)
+    return sink.getvalue()
+
+
+def _hex(numbers: Sequence[int]) -> str:
+    return "".join(f"{number:016x}" for number in numbers)
+
+
+def footer_of(encoded: bytes) -> memoryview:
+    """The footer of a part with its length and the magic bytes at the end, if it is whole."""
+    length = int.from_bytes(encoded[-8:-4], "little") + 8
+    return memoryview(encoded)[max(0, len(encoded) - length) :]
 
 
 def decode_part(
@@ -111,16 +145,14 @@ def decode_part(
     """The updates of a part as rows of today's schema.
 
     Of a base part `_time` and `_diff` are constants, made only `with_time`; a delta part always
-    has them. `columns` are the ones wanted, by today's names; `None` is all of them.
+    has them, though an untimed one gets its `_time` here. `columns` are the ones wanted, by
+    today's names; `None` is all of them.
     """
     _check_bytes(encoded, part, owner)
     try:
         file = pq.ParquetFile(pa.BufferReader(encoded))
         written = check_footer(file, part, owner)
-        if not {field.id for field in written} <= set(schema.ids):
-            # Schemas only grow; what is not in this one would be read as nulls.
-            raise corrupt(part, owner, "it has columns that the shard never had")
-        wanted = stored_names(written, schema, columns, base=part.base)
+        wanted = stored_names(written, schema, columns, part, owner)
         table = file.read(columns=wanted, use_threads=True)
         if table.num_rows != part.rows:
             raise corrupt(part, owner, f"{table.num_rows} rows instead of {part.rows}")
@@ -130,14 +162,21 @@ def decode_part(
         table = schema.migrate(table, written, columns)
     except (CorruptionError, *DAMAGE) as error:
         raise corrupt(part, owner, str(error)) from error
-    return with_constants(table, part.t_min) if part.base and with_time else table
+    return table if part.base and not with_time else with_constants(table, part)
 
 
-def with_constants(rows: pa.Table, time: int) -> pa.Table:
-    """Rows of a base part as updates: each was there once, from `time` on."""
-    times = pa.array(np.full(rows.num_rows, time, np.int64))
-    diffs = pa.array(np.ones(rows.num_rows, np.int64))
-    return rows.append_column(_TIME, times).append_column(_DIFF, diffs)
+def with_constants(table: pa.Table, part: Part) -> pa.Table:
+    """What was read of a part as updates, with the columns that its object does not have.
+
+    Of a base part each row was there once, from `t_min` on.
+    """
+    if part.base:
+        diffs = pa.array(np.ones(table.num_rows, np.int64))
+        table = table.append_column(_DIFF, diffs)
+    if part.base or part.untimed:
+        times = pa.array(np.full(table.num_rows, part.t_min, np.int64))
+        table = table.add_column(table.num_columns - 1, _TIME, times)
+    return table
 
 
 def _check_bytes(encoded: bytes, part: Part, owner: Owner) -> None:
@@ -164,6 +203,8 @@ def check_footer(file: pq.ParquetFile, part: Part, owner: Owner) -> tuple[Field,
         raise corrupt(part, owner, f"it is {found.key or 'no part'} of {found.shard or 'nobody'}")
     if footer.num_rows != part.rows:
         raise corrupt(part, owner, f"{footer.num_rows} rows instead of {part.rows}")
+    if part.untimed and (part.base or part.t_min != part.t_max):
+        raise corrupt(part, owner, "it has no times of its own, and the state says several")
     groups = range(footer.num_row_groups)
     unpacked = sum(footer.row_group(group).total_byte_size for group in groups)
     if unpacked > _UNPACKED_MAX:
@@ -179,18 +220,33 @@ def _written_fields(layout: pa.Schema, part: Part, owner: Owner) -> tuple[Field,
         field_id = int((column.metadata or {}).get(_FIELD_ID, b"0"))
         fields.append(Field(field_id, column.name, column.type, column.nullable))
     own = [name for name in layout.names if name in _OWN]
-    if own != ([] if part.base else list(_OWN)) or len({f.id for f in fields}) != len(fields):
+    if own != _own_names(part) or len({f.id for f in fields}) != len(fields):
         raise corrupt(part, owner, f"unexpected columns {', '.join(layout.names)}")
     return tuple(fields)
 
 
+def _own_names(part: Part) -> list[str]:
+    """Which of our columns the object of a part has."""
+    if part.base:
+        return []
+    return [DIFF_COLUMN] if part.untimed else list(_OWN)
+
+
 def stored_names(
-    written: tuple[Field, ...], schema: Schema, columns: Sequence[str] | None, *, base: bool
+    written: tuple[Field, ...],
+    schema: Schema,
+    columns: Sequence[str] | None,
+    part: Part,
+    owner: Owner,
 ) -> list[str]:
+    """The columns of a part's object to read for these columns of today's schema."""
+    if not {field.id for field in written} <= set(schema.ids):
+        # Schemas only grow; what is not in this one would be read as nulls.
+        raise corrupt(part, owner, "it has columns that the shard never had")
     fields = schema.fields if columns is None else [schema.field(name) for name in columns]
     wanted = {field.id for field in fields}
     names = [field.name for field in written if field.id in wanted]
-    return names if base else [*names, *_OWN]
+    return [*names, *_own_names(part)]
 
 
 def _group_rows(table: pa.Table) -> int:

@@ -2,7 +2,9 @@
 
 A **part** is one Parquet object. A **base** part holds live rows only, each as often as it
 occurs, as of the time `t_min`; it has no `_time` and no `_diff` column, so that any Parquet
-reader can read it. Every other part is a **delta** and carries both columns.
+reader can read it. Every other part is a **delta** and carries both columns, but an **untimed**
+one has no `_time`: all its updates are at `t_min`, which only the metadata says. So an append that
+lost a race is moved to another time without its parts being written again.
 
 A **chunk** is a list of up to `CHUNK_PARTS` parts, stored as one columnar object, so that a
 state which refers to 100,000 parts stays small. A **batch** is the updates of `[lower, upper)`:
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import msgspec
 
+from strandline.errors import invariant
 from strandline.model.digest import Digest
 
 CHUNK_PARTS = 4096
@@ -45,10 +48,26 @@ class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The version of the schema it was written under."""
     stats: bytes = b""
     """Minima and maxima by field id, encoded; empty if there are none."""
+    untimed: bool = False
+    """Whether the object has no `_time` column; then `t_min == t_max` is the time of all."""
+    inserts: bool = False
+    """Whether every update is known to insert one row; of base parts that always holds."""
+    footer: int = 0
+    """xxh3-64 of the object's footer, to its end; 0 if not known, as of parts of old versions."""
 
     @property
     def total(self) -> Digest:
         return Digest.unpack(self.digest)
+
+    @property
+    def only_inserts(self) -> bool:
+        return self.base or self.inserts
+
+
+def restamped_part(part: Part, time: int) -> Part:
+    """The same untimed part with all its updates at another time; its object stays as it is."""
+    invariant(part.untimed, f"part {part.key} has its own times")
+    return msgspec.structs.replace(part, t_min=time, t_max=time)
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -104,6 +104,8 @@ def check_rows(part: Part, updates: pa.Table, schema: Schema) -> Iterator[str]:
         yield "it has no rows"
     if not diffs.all():
         yield "it has updates that change nothing"
+    if part.inserts and (diffs != 1).any():
+        yield "it has more than single insertions, the state says that it does not"
     yield from _check_places(part, rows, schema)
     yield from _check_stats(part, rows, schema)
 
