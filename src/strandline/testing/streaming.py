@@ -141,14 +141,16 @@ def _work_together(
     process = client.process
     errors: list[Exception] = []
     ended: set[int] = set()
+
+    def fetch(worker: Worker) -> None:
+        _fetch(client, worker, stream, errors)
+        ended.add(worker.number)
+
     workers = [subscription.worker(each) for each in range(2)]
     tasks = [
         process.node.tasks.start(
             f"worker {worker.number}",
-            lambda worker=worker: (  # type: ignore[misc]
-                _fetch(client, worker, stream, errors),
-                ended.add(worker.number),
-            ),
+            lambda worker=worker: fetch(worker),  # type: ignore[misc]
         )
         for worker in workers
     ]
