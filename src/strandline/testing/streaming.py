@@ -163,14 +163,15 @@ def _work_together(
             stream.told.append(number(event.frontier.time))
         elif was_over:
             break
-    for each, task in enumerate(tasks):
-        frontier = subscription.frontier
-        subscription.press(each)
-        if each == 0 and subscription.frontier != frontier:
-            raise HistoryError(f"{frontier} became {subscription.frontier} when one pressed")
-        task.join()
-        if each == 0 and 1 in ended and not errors and not subscription.frontier.is_closed:
-            raise HistoryError(f"{subscription} ended for all when one had pressed")
+    frontier = subscription.frontier
+    subscription.press(0)
+    if subscription.frontier != frontier:
+        raise HistoryError(f"{frontier} became {subscription.frontier} when one pressed")
+    tasks[0].join()
+    if 1 in ended and not errors and not subscription.frontier.is_closed:
+        raise HistoryError(f"{subscription} ended for all when one had pressed")
+    subscription.press(1)
+    tasks[1].join()
     if errors:
         raise errors[0]
 
