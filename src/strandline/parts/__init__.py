@@ -13,7 +13,9 @@ parquet      pure   parts as Parquet: bytes that any reader can read, and back
 part         pure   parts, chunks of parts, and batches of both
 prune        pure   which of many parts a condition rules out
 ranges       pure   where parts lie in the space of places
+ranks        pure   values of any type that has an order, as whole numbers in it
 rows         pure   what a caller gave, as checked updates with their digests
 stats        pure   what the values of a part lie between, and its compact form
 sweep        pure   one pass over many sorted inputs
+upsert       pure   what rows that came in make of the rows that were there
 """
