@@ -8,6 +8,7 @@ cache        shell  blocks on the local disk, mapped into memory, shared by all 
 columns      pure   whether the columns of a DataFrame are those that a table takes
 confs        pure   the settings that were measured to matter, and what they did
 desk         shell  the driver's side of one table: its writer, its grounds, what it sees
+engine       shell  the Engine port on Spark
 errands      pure   the errands of a range job on their way to its tasks
 incoming     shell  from a user's DataFrame to the columns that tasks take
 instruction  pure   what tasks are told, and what they answer: structs that travel as bytes

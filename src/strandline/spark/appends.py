@@ -13,7 +13,8 @@ from strandline.handles.write import Appended
 from strandline.parts.rows import check_interval
 from strandline.spark import worker
 from strandline.spark.incoming import to_append
-from strandline.spark.landed import Landed, Load
+from strandline.spark.instruction import Counts
+from strandline.spark.landed import Effort, Landed, Load, landed
 from strandline.store.retry import Backoff
 
 if TYPE_CHECKING:
@@ -39,19 +40,18 @@ def append(desk: Desk, jobs: Jobs, frame: DataFrame) -> Landed:
     site, bench = desk.stand(state.schema)
     answers = jobs.over(rows, worker.append_rows, site, None)
     load = Load.of(answers)
+    count = _counted(load, answers)
     if not load.parts:
-        if load.few is None:
-            return Landed(None, state.upper, 0, 0, jobs=jobs.count)
-        outcome = desk.writer().append(load.few)
-        return _landed(desk, answers, outcome, load, (jobs.count, 1, started))
+        done = None if load.few is None else desk.writer().append(load.few)
+        return landed(desk, load, done, count, Effort(jobs.count, 1, started))
     load.put_few(bench, untimed=True)
     attempts = 0
     while True:
         attempts += 1
         lower = desk.writable().upper.time or 0
-        done = load.commit(desk, lower, lower + 1, restamp=True)
-        if isinstance(done, Appended):
-            return _landed(desk, answers, done, load, (jobs.count, attempts, started))
+        outcome = load.commit(desk, lower, lower + 1, restamp=True)
+        if isinstance(outcome, Appended):
+            return landed(desk, load, outcome, count, Effort(jobs.count, attempts, started))
         desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
 
 
@@ -66,6 +66,7 @@ def append_at(
     site, bench = desk.stand(state.schema)
     answers = jobs.over(rows, worker.append_rows, site, (lower, upper))
     load = Load.of(answers)
+    count = _counted(load, answers)
     if load.parts:
         load.put_few(bench, untimed=False)
         outcome = load.commit(desk, lower, upper, restamp=False)
@@ -73,28 +74,13 @@ def append_at(
         few = state.schema.updates().empty_table() if load.few is None else load.few
         outcome = desk.writer().compare_and_append(few, lower=lower, upper=upper)
     if isinstance(outcome, Appended):
-        return _landed(desk, answers, outcome, load, (jobs.count, 1, started))
+        return landed(desk, load, outcome, count, Effort(jobs.count, 1, started))
     desk.discard(part.key for part in load.parts)
     return outcome
 
 
-def _landed(
-    desk: Desk,
-    answers: Sequence[Answer],
-    outcome: Appended,
-    load: Load,
-    effort: tuple[int, int, int],
-) -> Landed:
-    jobs, attempts, started = effort
+def _counted(load: Load, answers: Sequence[Answer]) -> int:
+    """How many rows came in; each of them was put."""
     rows = sum(answer.rows_in for answer in answers)
-    return Landed(
-        time=outcome.upper.last(),
-        upper=outcome.upper,
-        rows=rows,
-        upserted=rows,
-        parts=len(load.parts),
-        bytes=load.size,
-        jobs=jobs,
-        attempts=attempts,
-        seconds=(desk.env.clock.monotonic_ms() - started) / 1000,
-    )
+    load.counts = Counts(upserted=rows)
+    return rows

@@ -41,6 +41,8 @@ class Meaning:
 
     sequence_by: tuple[Expression, ...] = ()
     delete_when: Expression | None = None
+    compared: tuple[str, ...] | None = None
+    """The table's columns that the order is compared with; `None`: found by their names."""
 
     @classmethod
     def of(
@@ -59,6 +61,8 @@ class Meaning:
 
     def stored(self, schema: Schema) -> tuple[str, ...]:
         """The table's columns that give the order, if it is given by nothing else."""
+        if self.compared is not None:
+            return self.compared
         names = [each for each in self.sequence_by if isinstance(each, str)]
         if len(names) != len(self.sequence_by) or not set(names) <= set(schema.names):
             return ()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from strandline.handles.write import Appended
     from strandline.model.frontier import Frontier, Time
+    from strandline.model.schema import Schema
     from strandline.parts.part import Part
     from strandline.shard.command import UpperMismatch
     from strandline.spark.desk import Desk
@@ -47,6 +48,10 @@ class Landed:
     """Rows dropped because the stored row comes after them, by sequenceBy."""
     superseded: int = 0
     """Rows that were not the last of their key."""
+    updates: int = 0
+    """Insertions and retractions that were appended."""
+    digest: Digest = Digest.ZERO
+    """What they add up to."""
     parts: int = 0
     bytes: int = 0
     """Of the parts; rows that are few stay in the metadata."""
@@ -81,6 +86,19 @@ class Load:
     def size(self) -> int:
         return sum(part.size for part in self.parts)
 
+    def total(self, schema: Schema) -> tuple[int, Digest]:
+        """How many updates there are, and what they add up to."""
+        total = Digest.ZERO
+        for digest in self.digests.values():
+            total += digest
+        rows = sum(part.rows for part in self.parts)
+        if self.few is None:
+            return rows, total
+        hashes = row_base(self.few.select(list(schema.names)), schema.ids)
+        return rows + self.few.num_rows, total + Digest.of(
+            hashes, self.few.column(DIFF_COLUMN).to_numpy()
+        )
+
     def put_few(self, bench: Bench, *, untimed: bool) -> None:
         """Few rows beside parts become a part too: an append is inline or in parts, not both."""
         if self.few is None:
@@ -113,3 +131,36 @@ class Load:
         listed = () if chunks else tuple(parts)
         batch = Batch(lower, upper, parts=listed, chunks=chunks)
         return writer.commit_parts(batch, digests, lower=lower, upper=upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a call took."""
+
+    jobs: int
+    attempts: int
+    started_ms: int
+
+
+def landed(desk: Desk, load: Load, outcome: Appended | None, rows: int, effort: Effort) -> Landed:
+    """The answer to a call whose rows have been appended, or said nothing new."""
+    state = desk.shard.machine.state
+    updates, digest = load.total(state.schema)
+    counts = load.counts
+    return Landed(
+        time=None if outcome is None else outcome.upper.last(),
+        upper=state.upper if outcome is None else outcome.upper,
+        rows=rows,
+        upserted=counts.upserted,
+        deleted=counts.deleted,
+        unchanged=counts.unchanged,
+        late=counts.late,
+        superseded=counts.superseded,
+        updates=updates,
+        digest=digest,
+        parts=len(load.parts),
+        bytes=load.size,
+        jobs=effort.jobs,
+        attempts=effort.attempts,
+        seconds=(desk.env.clock.monotonic_ms() - effort.started_ms) / 1000,
+    )

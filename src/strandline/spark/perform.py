@@ -22,7 +22,7 @@ from strandline.model.columntype import cast
 from strandline.model.digest import Digest, per_time
 from strandline.model.frontier import Frontier
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
-from strandline.parts.consolidate import as_of, constant
+from strandline.parts.consolidate import Overlay, as_of, constant, expand
 from strandline.parts.layout import places_of
 from strandline.parts.lookup import Keys, find, key_columns
 from strandline.parts.parquet import Owner
@@ -241,10 +241,8 @@ def live_rows(
     # What only inserts has nothing that could cancel; most keys were never changed.
     if pc.min(updates.column(DIFF_COLUMN)).as_py() < 1:
         updates = as_of(updates, time)
-    diffs = updates.column(DIFF_COLUMN).to_numpy()
-    if len(diffs) and diffs.max() > 1:
-        updates = updates.take(pa.array(np.repeat(np.arange(len(diffs)), np.maximum(diffs, 0))))
-    return updates.select(list(schema.names))
+    rest = updates.select([*schema.names, DIFF_COLUMN])
+    return expand(Overlay((), rest), f"shard {bench.ground.shard} as of {time}")
 
 
 def _hits(

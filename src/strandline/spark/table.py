@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from strandline.errors import UsageError
 from strandline.spark import worker
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from strandline.handles.shard import Shard
     from strandline.model.frontier import Time
@@ -90,8 +92,13 @@ class Table:
         once, or the answer is `UpperMismatch`.
         """
         check_key(self._desk.shard.machine.state.schema, keys, self.name)
+        return self.upsert_as(df, Meaning.of(sequenceBy, deleteWhen), lower=lower, upper=upper)
+
+    def upsert_as(
+        self, df: DataFrame, meaning: Meaning, *, lower: Time | None, upper: Time | None
+    ) -> Landed | UpperMismatch:
+        """The same, for callers that have put together themselves how rows are to be read."""
         jobs = self._jobs(df.sparkSession)
-        meaning = Meaning.of(sequenceBy, deleteWhen)
         if lower is None and upper is None:
             return upsert(self._desk, jobs, df, meaning)
         return upsert_at(self._desk, jobs, df, meaning, _interval(lower, upper))
@@ -155,14 +162,21 @@ def _session(keys: DataFrame | pa.Table, spark: SparkSession | None) -> SparkSes
     return session
 
 
-def _frame(spark: SparkSession, found: Found) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows that are here as a DataFrame."""
+    return spark.createDataFrame(for_spark(rows), _layout(rows.schema))
 
-    layout = from_arrow_schema(spark_schema(found.schema.arrow()))
-    few = spark.createDataFrame(for_spark(found.rows), layout)
+
+def _layout(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(spark_schema(schema))
+
+
+def _frame(spark: SparkSession, found: Found) -> DataFrame:
+    few = frame_of(spark, found.rows)
     if not found.staged:
         return few
     count = len(found.staged)
     numbers = spark.range(0, count, 1, numPartitions=count)
+    layout = _layout(found.schema.arrow())
     told = (found.site, found.told)
     return few.unionByName(numbers.mapInArrow(closure(worker.read_staged, told), layout))

@@ -22,7 +22,7 @@ from strandline.spark.columns import check_key
 from strandline.spark.errands import send
 from strandline.spark.incoming import Meaning, to_upsert
 from strandline.spark.instruction import Errand
-from strandline.spark.landed import Landed, Load
+from strandline.spark.landed import Effort, Landed, Load, landed
 from strandline.spark.plan import Gathered, ranges
 from strandline.spark.schedule import RETURNED_BYTES
 
@@ -57,7 +57,8 @@ def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed
             lower = desk.writable().upper.time or 0
             load, outcome = _resolve(desk, jobs, came, (lower, lower + 1), timed=False)
             if not isinstance(outcome, UpperMismatch):
-                return _landed(desk, came, load, outcome, (jobs.count, attempts, started))
+                effort = Effort(jobs.count, attempts, started)
+                return landed(desk, load, outcome, came.rows, effort)
             desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
     finally:
         desk.discard(staged.key for staged in came.gathered.staged)
@@ -79,7 +80,7 @@ def upsert_at(
         desk.discard(staged.key for staged in came.gathered.staged)
     if isinstance(outcome, UpperMismatch):
         return outcome
-    return _landed(desk, came, load, outcome, (jobs.count, 1, started))
+    return landed(desk, load, outcome, came.rows, Effort(jobs.count, 1, started))
 
 
 def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed: bool) -> _Came:
@@ -137,29 +138,3 @@ def _differences(desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: boo
             return Load.of(jobs.errands(worker.upsert_ranges, site, sent))
         finally:
             desk.discard([sent.key] if sent.key else ())
-
-
-def _landed(
-    desk: Desk,
-    came: _Came,
-    load: Load,
-    outcome: Appended | None,
-    effort: tuple[int, int, int],
-) -> Landed:
-    jobs, attempts, started = effort
-    counts = load.counts
-    return Landed(
-        time=None if outcome is None else outcome.upper.last(),
-        upper=desk.shard.machine.state.upper if outcome is None else outcome.upper,
-        rows=came.rows,
-        upserted=counts.upserted,
-        deleted=counts.deleted,
-        unchanged=counts.unchanged,
-        late=counts.late,
-        superseded=counts.superseded,
-        parts=len(load.parts),
-        bytes=load.size,
-        jobs=jobs,
-        attempts=attempts,
-        seconds=(desk.env.clock.monotonic_ms() - started) / 1000,
-    )
