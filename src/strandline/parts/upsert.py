@@ -253,9 +253,8 @@ def _last_of_each_time(events: _Events, *, ordered: bool) -> I64:
         return chain
     _refuse_two_live(events, np.flatnonzero(after))
     several = np.flatnonzero(before | after)
-    # A deletion has no row, so what else it holds must not decide.
-    hashes = np.where(events.gone, np.uint64(0), events.hashes)
-    by = (hashes, events.gone, events.ranks, times, keys)
+    # The last of these decides first.
+    by = (events.hashes, events.gone, events.ranks, times, keys)
     chain[several] = several[np.lexsort([each[several] for each in by])]
     if not ordered:
         _refuse_ambiguous(events, chain[:-1][before[1:]], chain[before])
@@ -295,18 +294,24 @@ def _late(events: _Events, chain: I64) -> Mask:
     keys, gone = events.keys[chain], events.gone[chain]
     orders: I64 = events.ranks[chain] + 1
     # A key holds the greatest order it has seen; one number for both makes that one pass.
-    greatest = np.maximum.accumulate((keys << 32) + np.where(gone, 0, orders))
+    greatest = np.maximum.accumulate((keys << 32) + orders)
     late: Mask = np.zeros(len(chain), np.bool_)
     late[1:] = follows[1:] & (orders[1:] < (greatest[:-1] & 0xFFFFFFFF))
     # That is so until a deletion counts: keys that go on after one are looked at event by event.
-    resumed = np.unique(keys[1:][gone[:-1] & follows[1:]])
-    held, before = 0, -1
-    for at in np.flatnonzero(np.isin(keys, resumed)).tolist():
-        held = held if keys[at] == before else 0
-        before = keys[at]
-        late[at] = orders[at] < held
-        if not late[at]:
-            held = 0 if gone[at] else int(orders[at])
+    resumed = np.flatnonzero(np.isin(keys, keys[1:][gone[:-1] & follows[1:]]))
+    late[resumed] = _late_one_by_one(keys[resumed], orders[resumed], gone[resumed])
+    return late
+
+
+def _late_one_by_one(keys: I64, orders: I64, gone: Mask) -> list[bool]:
+    late = []
+    held, before = 0, None
+    for key, order, deletes in zip(keys.tolist(), orders.tolist(), gone.tolist(), strict=True):
+        held = held if key == before else 0
+        before = key
+        late.append(order < held)
+        if order >= held:
+            held = 0 if deletes else order
     return late
 
 
