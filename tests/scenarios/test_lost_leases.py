@@ -358,6 +358,7 @@ def test_s55_nothing_public_reads_rows_without_a_lease() -> None:
     }
     reads = {"snapshot", "reader", "listen", "subscribe"}
     other = {"writer", "hold", "release_hold", "retain", "evolve", "compact", "fence", "state"}
+    other |= {"term_reader", "end_term", "txn", "forget_txn"}
     assert named == reads | other | {"wait_past"}, (
         "a new method: does it read rows, and under which lease?"
     )
