@@ -7,10 +7,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from strandline.errors import FencedError, HandleClosedError, SchemaError, SinceError, UsageError
+from strandline.errors import (
+    ConflictError,
+    FencedError,
+    HandleClosedError,
+    NameRefusedError,
+    SchemaError,
+    SinceError,
+    UsageError,
+)
 from strandline.handles.shard import Shard
 from strandline.handles.write import Appended
 from strandline.model.frontier import Frontier
+from strandline.shard import command as c
 from strandline.shard.state import Retention
 from strandline.testing.lab import COLUMNS, Lab, new_store, rows
 
@@ -113,3 +122,25 @@ def test_changes_follow_a_snapshot_without_gap(shard: Shard) -> None:
     with shard.listen(as_of=3, until=5) as listening:
         tables = [event.rows for event in listening if hasattr(event, "rows")]
     assert [table["id"].to_pylist() for table in tables] == [[4]]
+
+
+def test_an_application_is_known_until_it_is_forgotten_by_name(shard: Shard) -> None:
+    assert shard.txn("query") is None
+    with shard.writer() as writer:
+        writer.append(rows(7), txn=("query", 3))
+        assert shard.txn("query") == 3
+        assert shard.forget_txn("query") == 3
+        assert shard.forget_txn("query") is None
+        assert isinstance(writer.append(rows(7), txn=("query", 3)), Appended)
+    with pytest.raises(NameRefusedError, match="application name"):
+        shard.forget_txn("a\nb")
+
+
+def test_an_application_that_goes_on_meanwhile_is_not_forgotten(shard: Shard) -> None:
+    with shard.writer() as writer:
+        writer.append(rows(7), txn=("query", 0))
+        seen = shard.state()
+        writer.append(rows(8), txn=("query", 1))
+        with pytest.raises(ConflictError, match="look again"):
+            shard.machine.demand(c.ForgetTxn("query", seen.txns["query"].seqno))
+    assert shard.txn("query") == 1

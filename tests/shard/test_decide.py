@@ -210,6 +210,7 @@ EXAMPLES = {
     c.IndexMoments: c.IndexMoments(MomentChunk("m", 1, 1, 1, 0, 0, 0, 0, b"0" * 24)),
     c.Retain: c.Retain(Retention(1, 1)),
     c.Evolve: c.Evolve(1, WIDER),
+    c.ForgetTxn: c.ForgetTxn("query", 1),
     c.Drop: c.Drop(),
     c.AddManifest: c.AddManifest(Manifest(3, "m", 1, 1)),
     c.Forget: c.Forget(frozenset({"p0"})),

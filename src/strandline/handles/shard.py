@@ -19,6 +19,7 @@ from strandline.shard import command as c
 from strandline.shard.frontiers import visible, wait_past
 from strandline.shard.machine import raise_refusal
 from strandline.shard.retention import parse_retention
+from strandline.shard.txn import valid_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -231,6 +232,27 @@ class Shard:
 
     def release_hold(self, name: str, *, epoch: int = 0) -> None:
         self.machine.demand(c.Unhold(valid_name(name, "hold"), epoch))
+
+    def txn(self, app: str) -> int | None:
+        """The newest batch of an application that counted here, or `None`.
+
+        A batch up to it will be `Repeated`, so there is no need to compute it again.
+        """
+        mark = self.state().txns.get(valid_app(app))
+        return None if mark is None else mark.batch
+
+    def forget_txn(self, app: str) -> int | None:
+        """Forget an application, and return its newest batch, or `None` if it is not known.
+
+        From then on every batch of that name is new, also one that counted before: do this only
+        for an application that will not come back. One that appends meanwhile is not forgotten,
+        and `ConflictError` says so.
+        """
+        mark = self.state().txns.get(valid_app(app))
+        if mark is None:
+            return None
+        self.machine.demand(c.ForgetTxn(app, mark.seqno))
+        return mark.batch
 
     def fence(self, epoch: int) -> None:
         """Refuse appends of every epoch below this one, for ever."""

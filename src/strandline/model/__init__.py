@@ -3,6 +3,7 @@
 clock       pure  the Clock and Random ports: where time and chance come from
 columntype  pure  which Arrow types a column may have, how they widen, what is lossless
 digest      pure  what a multiset of rows adds up to, so that two can be compared
+engine      pure  the Engine port: what happens to the rows of shards, whoever computes it
 frontier    pure  times, and how far a collection is settled
 ids         pure  names that people choose, ids that we generate, and versions
 rowhash     pure  the specified 64-bit hash of a row, for placement and digests

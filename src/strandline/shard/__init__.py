@@ -22,5 +22,6 @@ retention      pure   how far history may be merged
 settings       pure   the numbers of a shard, in one place
 state          pure   what a shard is, and the rules that hold in every version
 timeline       shell  a plain, durable timeline
+txn            pure   transactions of applications: a batch that is tried again counts once
 versions       shell  loads a shard's newest version: a manifest, and the records after it
 """

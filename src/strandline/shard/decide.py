@@ -7,7 +7,7 @@ way: an expired writer's parts may be gone, an expired reader's times may be mer
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from strandline.errors import invariant
 from strandline.shard import command as c
@@ -16,9 +16,12 @@ from strandline.shard.decide_append import append, withdraw
 from strandline.shard.decide_upkeep import Upkeep, maintain
 from strandline.shard.state import Critical, Reader, State, Writer
 
+if TYPE_CHECKING:
+    from strandline.model.schema import Schema
+
 _Lease = c.RegisterWriter | c.RegisterReader | c.Downgrade | c.Release | c.Expire
 _Own = c.Attach | c.Fence | c.Hold | c.Unhold
-_Settings = c.Retain | c.Evolve
+_Settings = c.Retain | c.Evolve | c.ForgetTxn
 _Living = c.Append | c.Withdraw | _Lease | _Own | _Settings | Upkeep
 
 _ON_TOMBSTONES = (c.Create, c.Release, c.Expire, c.Forget, c.AddManifest, c.Downgrade, c.Drop)
@@ -45,7 +48,7 @@ def _decide(state: State, command: _Living) -> c.Outcome:
             return _lease(state, command)
         case c.Attach() | c.Fence() | c.Hold() | c.Unhold():
             return _own(state, command)
-        case c.Retain() | c.Evolve():
+        case c.Retain() | c.Evolve() | c.ForgetTxn():
             return _settings(state, command)
         case _:
             return maintain(state, command)
@@ -183,11 +186,25 @@ def _settings(state: State, command: _Settings) -> c.Outcome:
                 return c.Refused("retention can't be less than nothing")
             return c.Changed(Change(retention=retention))
         case c.Evolve(expected, schema):
-            if schema.version == state.schema.version:
-                return c.Unchanged() if schema == state.schema else c.Stale()
-            if state.schema.version != expected:
-                return c.Stale()
-            invariant(schema.version == expected + 1, "schemas are numbered without gaps")
-            return c.Changed(Change(schema=pack_schema(schema)))
+            return _evolve(state, expected, schema)
+        case c.ForgetTxn(app, seqno):
+            return _forget_txn(state, app, seqno)
         case _:
             assert_never(command)
+
+
+def _evolve(state: State, expected: int, schema: Schema) -> c.Outcome:
+    if schema.version == state.schema.version:
+        return c.Unchanged() if schema == state.schema else c.Stale()
+    if state.schema.version != expected:
+        return c.Stale()
+    invariant(schema.version == expected + 1, "schemas are numbered without gaps")
+    return c.Changed(Change(schema=pack_schema(schema)))
+
+
+def _forget_txn(state: State, app: str, seqno: int) -> c.Outcome:
+    """An attempt of unknown fate must not forget what was appended since."""
+    mark = state.txns.get(app)
+    if mark is None:
+        return c.Unchanged()
+    return c.Changed(Change(txns={app: None})) if mark.seqno == seqno else c.Stale()

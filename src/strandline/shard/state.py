@@ -11,8 +11,10 @@ Rules, proven by `check` after every transition:
     R5  the digests of all batches add up to the digests of all appends, and so do those of
         all moments, listed and settled
     R6  instants never move back
-    R7  a tombstone has no batches and no writers
+    R7  a tombstone has no batches, no writers and no applications
     R8  an object is garbage, or referred to, and never both
+
+R24 and R25, about the batches of applications, stand in `txn`.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from strandline.errors import InvariantError, invariant
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo
+from strandline.shard.txn import check_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.model.schema import Schema
     from strandline.parts.part import Batch
+    from strandline.shard.txn import Mark
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -163,6 +167,8 @@ class State:
     retention: Retention = _RETENTION
     garbage: tuple[Garbage, ...] = ()
     manifest: Manifest | None = None
+    txns: dict[str, Mark] = field(default_factory=dict)
+    """The newest batch of each application."""
     inline_size: int = field(default=-1, compare=False)
     """What `inline_bytes` says, carried along so that an append need not add it up; -1 if it
     is not known yet. Derived, and not stored."""
@@ -206,8 +212,12 @@ def check(before: State, after: State, committed: Frontier | None = None) -> Non
         withdrawn = before.timeline is not None
         invariant(before.upper <= after.upper or withdrawn, "R4: upper moved back")
     invariant(before.instant_ms <= after.instant_ms, "R6: instants moved back")
+    if not reborn and not after.dropped:
+        appended = before.upper != after.upper
+        check_marks(before.txns, after.txns, after.seqno, appended=appended)
     if after.dropped:
-        invariant(not after.batches and not after.writers, "R7: a tombstone holds something")
+        held = after.batches or after.writers or after.txns
+        invariant(not held, "R7: a tombstone holds something")
 
 
 def _check_since(before: State, after: State, committed: Frontier | None) -> None:

@@ -20,6 +20,7 @@ observer           shell  sees every effect on the shared store of a history
 oracle             pure   what a shard must hold at each time, by what writers were told
 owners             shell  roles around a timeline
 picking            shell  chooses which ready task runs next
+reference          pure   an engine of plain lists and dicts, slow and obviously right
 remains            shell  what a history leaves behind in its store
 roles              shell  what simulated processes do with shards
 scheduler          shell  runs tasks one at a time as greenlets, in simulation time
