@@ -31,6 +31,8 @@ from strandline.spark.source_options import Options
 from strandline.spark.source_read import FeedReader, FilteringReader, SnapshotReader
 from strandline.spark.source_rows import CHANGE_COLUMNS, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from strandline.spark.source_store import opened
+from strandline.spark.source_stream import StreamReader
+from strandline.spark.source_write import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -90,6 +92,15 @@ class StrandlineSource(DataSource):
                 )
             return FeedReader(options.feed(), schema)
         return self._snapshot_reader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return StreamReader(self._found(schema).stream_read(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
+        return BatchWriter(self._found(schema).write(overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's
+        return StreamWriter(self._found(schema).sink(overwrite=overwrite), schema)
 
     def _snapshot_reader(self, options: Options, schema: StructType) -> DataSourceReader:
         return SnapshotReader(options.scan(), schema)

@@ -11,24 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strandline.errors import BoundsError, CorruptionError, LeaseLostError, UsageError
-from strandline.model.ids import printable
+from strandline.errors import BoundsError, CorruptionError, LeaseLostError
+from strandline.handles.write import Writer
+from strandline.parts.part import Part
 from strandline.reading.extract import extract
 from strandline.shard import command as c
 from strandline.shard.holds import ReadHolds
-from strandline.shard.lease import ReadLease
+from strandline.shard.lease import ReadLease, WriteLease
 from strandline.shard.moments import decode_moments
 from strandline.shard.pulse import slot_of
 from strandline.shard.pulses import begin_pulse, stop_pulse
 from strandline.spark.source_rows import Instants
-from strandline.store.files import FilesBlob
-from strandline.store.locate import BLOB_FOLDER, locate
-from strandline.parts.part import Part
+from strandline.store.locate import open_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,13 +148,7 @@ def _moments(machine: Machine, state: State, first: Time) -> Iterator[Moment]:
 @lru_cache(maxsize=8)
 def task_blob(store_url: str) -> Blob:
     """The objects of a store as a task sees them; a worker keeps it for the tasks after this."""
-    folder = Path(locate(store_url).path) / BLOB_FOLDER
-    if not folder.is_dir():
-        raise UsageError(
-            f"this executor can't see the folder {printable(str(folder.parent), 200)} of the store: "
-            "a store in a folder needs executors that share it"
-        )
-    return FilesBlob(folder)
+    return open_blob(store_url)
 
 
 def fetch_held(blob: Blob, lease_ms: int) -> Callable[[PartDescriptor], pa.Table]:
@@ -195,3 +187,37 @@ def _object(blob: Blob, wanted: PartDescriptor, missing: Exception) -> bytes:
     if encoded is None:
         raise missing
     return encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A writer that lives for a term, in whichever process needs it."""
+
+    writer: str
+    pulse: str
+    lease_ms: int
+
+
+def term_writer(store: Store, shard: Shard, term_ms: int) -> Term:
+    """Register a writer under which tasks may put objects, and another process may commit."""
+    heart = begin_term(store, term_ms, f"a write to {shard.name}")
+    writer_id = f"w{store.env.random.token()}"
+    shard.machine.demand(c.RegisterWriter(writer_id, heart.pulse_id, "write by Spark"))
+    return Term(writer_id, heart.pulse_id, term_ms)
+
+
+@contextmanager
+def term_writer_of(store: Store, shard: Shard, term: Term) -> Iterator[Writer]:
+    """The handle of a writer that was registered elsewhere; it stays when the block ends."""
+    heart = TermHeart(term.pulse, term.lease_ms)
+    lease = WriteLease(store.leases, shard.machine, heart, term.writer)
+    try:
+        yield Writer(shard.machine, lease)
+    finally:
+        lease.closed = True
+
+
+def end_term_writer(store: Store, shard: Shard, term: Term) -> None:
+    """Give a writer back; objects of its that nothing refers to are orphans from then on."""
+    shard.machine.commit(c.Release(writers=(term.writer,)))
+    end_term(store, term.pulse)
