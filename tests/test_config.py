@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 
-from strandline.config import Config, from_environment
+from strandline.config import Config, cache_folder, from_environment
 from strandline.errors import UsageError
 
 
 def test_an_empty_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STRANDLINE_LEASE_MS", raising=False)
-    monkeypatch.delenv("STRANDLINE_UPKEEP", raising=False)
+    for name in ("LEASE_MS", "UPKEEP", "CACHE_DIR", "CACHE_BYTES"):
+        monkeypatch.delenv(f"STRANDLINE_{name}", raising=False)
     assert from_environment() == Config()
 
 
 def test_values_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_LEASE_MS", "2000")
     monkeypatch.setenv("STRANDLINE_UPKEEP", "off")
-    assert from_environment() == Config(lease_ms=2000, upkeep=False)
+    monkeypatch.setenv("STRANDLINE_CACHE_DIR", "cache")
+    monkeypatch.setenv("STRANDLINE_CACHE_BYTES", "0")
+    assert from_environment() == Config(
+        lease_ms=2000, upkeep=False, cache_dir="cache", cache_bytes=0
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("STRANDLINE_LEASE_MS", "soon"), ("STRANDLINE_LEASE_MS", "5"), ("STRANDLINE_UPKEEP", "no")],
+    [
+        ("STRANDLINE_LEASE_MS", "soon"),
+        ("STRANDLINE_LEASE_MS", "5"),
+        ("STRANDLINE_UPKEEP", "no"),
+        ("STRANDLINE_CACHE_BYTES", "8G"),
+        ("STRANDLINE_CACHE_BYTES", "-1"),
+        ("STRANDLINE_CACHE_BYTES", "²"),
+    ],
 )
 def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
     monkeypatch.setenv(name, text)
     with pytest.raises(UsageError, match=name):
         from_environment()
+
+
+@pytest.mark.parametrize(
+    ("cache_dir", "local", "expected"),
+    [
+        ("/fast", "/a", "/fast"),
+        (None, "/a,/b", "/a"),
+        (None, "/var/spark/blockmgr-12-34,/b", "/var/spark"),
+        (None, "", None),
+        (None, "not/absolute", None),
+    ],
+)
+def test_blocks_lie_where_spark_may_fill_the_disk(
+    monkeypatch: pytest.MonkeyPatch, cache_dir: str | None, local: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", local)
+    base = Path(expected or tempfile.gettempdir())
+    assert cache_folder(cache_dir) == base / f"strandline-cache-{os.getuid()}"

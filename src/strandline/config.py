@@ -2,15 +2,21 @@
 
 STRANDLINE_LEASE_MS     how long a lease lasts without a heartbeat (default 60000)
 STRANDLINE_UPKEEP       "off" leaves compaction and collection to `strandline compact`
+STRANDLINE_CACHE_DIR    where Spark's workers keep blocks of parts (default: Spark's local folder)
+STRANDLINE_CACHE_BYTES  how many bytes of them on a machine (default 8589934592; 0 keeps none)
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from strandline.errors import UsageError
 from strandline.model.ids import printable
+
+CACHE_BYTES = 8 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +25,45 @@ class Config:
 
     lease_ms: int | None = None
     upkeep: bool = True
+    cache_dir: str | None = None
+    cache_bytes: int = CACHE_BYTES
 
 
 def from_environment() -> Config:
     upkeep = os.environ.get("STRANDLINE_UPKEEP", "on")
     if upkeep not in {"on", "off"}:
         raise UsageError(f"STRANDLINE_UPKEEP is {printable(upkeep)}: set it to on or off")
-    return Config(lease_ms=_whole("STRANDLINE_LEASE_MS"), upkeep=upkeep == "on")
+    cache_bytes = _whole("STRANDLINE_CACHE_BYTES", "bytes", least=0)
+    return Config(
+        lease_ms=_whole("STRANDLINE_LEASE_MS", "milliseconds", least=100),
+        upkeep=upkeep == "on",
+        cache_dir=os.environ.get("STRANDLINE_CACHE_DIR") or None,
+        cache_bytes=CACHE_BYTES if cache_bytes is None else cache_bytes,
+    )
 
 
-def _whole(name: str) -> int | None:
+def cache_folder(cache_dir: str | None) -> Path:
+    """The folder of this user's blocks: below `cache_dir`, or on a disk that Spark may fill.
+
+    `cache_dir` is the driver's setting and comes with the work; the rest is asked of the machine
+    that does the work.
+    """
+    base = Path(cache_dir).absolute() if cache_dir else _local_folder()
+    return base / f"strandline-cache-{os.getuid()}"
+
+
+def _local_folder() -> Path:
+    """Spark tells its workers the folder of one executor; the one above is for all of them."""
+    first = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    if not first.is_absolute():
+        return Path(tempfile.gettempdir())
+    return first.parent if first.name.startswith("blockmgr-") else first
+
+
+def _whole(name: str, unit: str, *, least: int) -> int | None:
     text = os.environ.get(name)
     if text is None:
         return None
-    if not text.isdigit() or int(text) < 100:
-        raise UsageError(f"{name} is {printable(text)}: set it to a number of milliseconds >= 100")
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise UsageError(f"{name} is {printable(text)}: set it to a number of {unit} >= {least}")
     return int(text)

@@ -5,6 +5,7 @@ chunk        pure   lists of parts as columnar objects
 consolidate  pure   what updates add up to: the sums of diffs of equal rows
 envelope     pure   the wrapping of every metadata object, so that damage is noticed
 filters      pure   which rows a reader wants: conditions on columns
+index        pure   the row groups of a part: where each lies, and how one is read
 inline       pure   rows that are kept in the metadata itself
 layout       pure   where updates lie: their places, their order, where parts are cut
 lookup       pure   where the updates of some keys lie, found by binary search

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.errors import CorruptionError, NotFoundError, StrandlineError
 from strandline.model.ids import SeqNo
+from strandline.parts.index import check_groups
 from strandline.parts.parquet import Owner, decode_part
 from strandline.shard import pulse as p
 from strandline.shard.change import evolve
@@ -393,7 +394,9 @@ class _Objects:
             yield damaged(state.name, f"part {part.key}", "it is missing")
             return
         try:
-            updates = decode_part(encoded, part, state.schema, owner=Owner(state.id, part.key))
+            owner = Owner(state.id, part.key)
+            updates = decode_part(encoded, part, state.schema, owner=owner)
+            check_groups(encoded, part, state.schema, owner)
         except CorruptionError as error:
             yield damaged(state.name, f"part {part.key}", str(error))
             return
