@@ -1,4 +1,5 @@
-# `make demo` and `make test` do everything, starting from a machine with Python 3.11 and make.
+# `make demo` and `make test` do everything, starting from a machine with Python 3.11, make and, unless they may
+# install it, Java 17.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,7 +9,10 @@ MAKEFLAGS += --no-print-directory
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+FLOOR  := .venv-floor
+QUIET  := -m pip --disable-pip-version-check --no-input
+PIP    := $(BIN)/python $(QUIET)
+JAVA   := openjdk-17-jre-headless
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEED   ?=
 CYCLES ?= 200
@@ -21,12 +25,15 @@ COMPILE := build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --allo
 PYTHON ?=
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
 
-.PHONY: help setup check unit test simulate chaos bench demo lock clean
+# Tests that share a Spark session share a worker, and so a JVM; the others go where there is room.
+PYTEST := -m pytest -n $(JOBS) --dist loadgroup
+
+.PHONY: help setup java check unit test floor simulate chaos bench demo lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready  ## create .venv with everything that the other targets need
+setup: java $(VENV)/.ready  ## create .venv with everything that the other targets need
 
 check: setup  ## ruff, mypy strict, import contracts and house rules; seconds
 	@$(BIN)/ruff check .
@@ -35,11 +42,15 @@ check: setup  ## ruff, mypy strict, import contracts and house rules; seconds
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py tests/test_public_api.py
 
-unit: setup  ## fast tests only: no many-seed simulation, no real processes
-	@$(BIN)/python -m pytest -n $(JOBS) -m "not simulation and not process and not chaos and not slow" $(ARGS)
+unit: setup  ## fast tests only: no many-seed simulation, no real processes, no Spark
+	@$(BIN)/python $(PYTEST) -m "not simulation and not process and not chaos and not spark and not slow" $(ARGS)
 
-test: check  ## everything that must pass before a change lands
-	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+test: check $(FLOOR)/.ready  ## everything that must pass before a change lands
+	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
+	$(MAKE) floor ARGS="-m floor"
+
+floor: setup $(FLOOR)/.ready  ## the tests of Spark, on the oldest Spark that we support
+	@$(FLOOR)/bin/python -m pytest tests/spark $(ARGS)
 
 simulate: setup  ## replay one simulated history with its trace: make simulate SEED=7
 	@$(BIN)/python -m pytest -m simulation -s $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -59,16 +70,24 @@ lock: setup  ## pin the newest versions that fit pyproject.toml (needs the netwo
 	note="by version and hash. Made by \`make lock\`; do not edit."
 	$(COMPILE) --extra test --extra testing -o build/setup.lock pyproject.toml
 	{ echo "# Every package that \`make setup\` installs, $$note"; cat build/setup.lock; } > requirements.lock
-	$(COMPILE) --extra bench -c requirements.lock -o build/bench.lock pyproject.toml
+	echo "pyspark[connect]>=4.2" > build/spark.in
+	$(COMPILE) -c requirements.lock -o build/spark.lock build/spark.in
+	{ echo "# What Spark adds to requirements.lock, $$note"; cat build/spark.lock; } > requirements-spark.lock
+	echo "pyspark==4.2.0" > build/floor.in
+	$(COMPILE) -o build/floor.lock build/floor.in
+	{ echo "# The oldest Spark that we support, $$note"; cat build/floor.lock; } > requirements-floor.lock
+	$(COMPILE) --extra bench -c requirements.lock -c requirements-spark.lock -o build/bench.lock pyproject.toml
 	{ echo "# Every package that \`make bench\` needs, $$note"; cat build/bench.lock; } > requirements-bench.lock
 
 clean:  ## remove what setup and the tools made
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(FLOOR) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # The network is needed here and nowhere else: tests, demo and benchmarks run without it.
-$(VENV)/.ready: pyproject.toml requirements.lock | $(BIN)/python
-	@echo "setup: installing the locked packages into $(VENV)"
+# Spark comes as source: it is built by the locked setuptools, hence apart from it and after it.
+$(VENV)/.ready: pyproject.toml requirements.lock requirements-spark.lock | $(BIN)/python
+	@echo "setup: installing the locked packages into $(VENV) (Spark is 450 MB)"
 	$(PIP) install --quiet --require-hashes -r requirements.lock
+	$(PIP) install --quiet --require-hashes --no-deps --no-build-isolation --use-pep517 -r requirements-spark.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -76,6 +95,33 @@ $(VENV)/.ready-bench: requirements-bench.lock $(VENV)/.ready
 	@echo "setup: installing the systems that the benchmarks compare with"
 	$(PIP) install --quiet --require-hashes -r requirements-bench.lock
 	touch $@
+
+# Only Spark is another one here: everything else is found in the first environment.
+$(FLOOR)/.ready: requirements-floor.lock $(VENV)/.ready
+	@echo "setup: installing the oldest supported Spark into $(FLOOR)"
+	rm -rf $(FLOOR)
+	$(BIN)/python -m venv --without-pip $(FLOOR)
+	here='import sysconfig; print(sysconfig.get_path("purelib"))'
+	from=$$($(BIN)/python -c "$$here")
+	into=$$($(FLOOR)/bin/python -c "$$here")
+	$(PIP) install --quiet --require-hashes --no-deps --no-build-isolation --use-pep517 --target "$$into" -r requirements-floor.lock
+	echo "import site; site.addsitedir('$$from')" > "$$into/first.pth"
+	touch $@
+
+java:
+	@if [ -n "$${JAVA_HOME:-}" ]; then program="$$JAVA_HOME/bin/java"; else program=java; fi
+	said=$$("$$program" -version 2>&1 || true)
+	major=$$(sed -nE 's/.* version "(1\.)?([0-9]+).*/\2/p' <<< "$$said" | head -n 1)
+	if [ "$${major:-0}" -ge 17 ]; then exit 0; fi
+	if [ -z "$${JAVA_HOME:-}" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	    echo "setup: Spark needs Java 17 or newer, and this machine has $${major:+only Java }$${major:-none}; installing $(JAVA)"
+	    apt-get update -qq </dev/null
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(JAVA) </dev/null >/dev/null
+	else
+	    echo "setup: Spark needs Java 17 or newer, and $$program is $${major:+Java }$${major:-missing}." >&2
+	    echo "       Install it (sudo apt-get install $(JAVA)), or set JAVA_HOME to one." >&2
+	    exit 1
+	fi
 
 $(BIN)/python:
 	@python="$(PYTHON)"

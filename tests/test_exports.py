@@ -8,7 +8,7 @@ import pytest
 
 from strandline.exports import lazy
 
-HEAVY = ["duckdb", "hypothesis", "numpy", "pandas", "polars", "pyarrow", "rich", "typer"]
+HEAVY = ["duckdb", "hypothesis", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich", "typer"]
 
 
 def loaded_after(statement: str) -> list[str]:
@@ -27,6 +27,7 @@ def loaded_after(statement: str) -> list[str]:
         "from strandline import LeaseLostError",
         "import strandline.store.sqlite",
         "import strandline.heart",
+        "import strandline.spark",
     ],
 )
 def test_a_process_that_needs_little_loads_little(statement):

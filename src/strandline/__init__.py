@@ -14,7 +14,7 @@ shard/    a durable collection's metadata: decisions, commits, leases, timelines
 reading/  from parts back to rows: listing, fetching, snapshots, changes as they come
 upkeep/   what keeps a shard small and fast: merging, collecting, checking
 handles/  what users hold: stores, shards, readers, writers, owners of timelines
-spark/    the data plane: Spark's jobs, and what its workers keep at hand
+spark/    Spark as the data plane; the only package that imports pyspark
 cli/      the store seen and tended from a terminal
 testing/  what tests need and production must never import: simulator, faults, checkers
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         NewerFormatError as NewerFormatError,
         NotAppliedError as NotAppliedError,
         NotFoundError as NotFoundError,
+        NotInstalledError as NotInstalledError,
         ReplicaDivergedError as ReplicaDivergedError,
         SchemaError as SchemaError,
         SinceError as SinceError,
@@ -103,6 +104,7 @@ _HOMES = {
     "NewerFormatError": "strandline.errors",
     "NotAppliedError": "strandline.errors",
     "NotFoundError": "strandline.errors",
+    "NotInstalledError": "strandline.errors",
     "open": "strandline.assembly",
     "PartDescriptor": "strandline.reading.descriptor",
     "Progress": "strandline.reading.events",

@@ -31,6 +31,7 @@ from strandline.system import SystemClock, SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
     from strandline.shard.lease import Heart
+    from strandline.spark.table import Table
     from strandline.store.blob import Blob
     from strandline.store.consensus import Consensus
 
@@ -81,10 +82,23 @@ def open_store(
             return TaskHeart(consensus, tasks, random, lease_ms=lease_ms, owner=owner)
         return OutsideHeart(consensus, random, url=str(location), lease_ms=lease_ms, owner=owner)
 
-    store = Store(env, new_heart, url=str(location), is_here=lambda: os.getpid() == pid)
+    store = Store(
+        env,
+        new_heart,
+        url=str(location),
+        is_here=lambda: os.getpid() == pid,
+        new_table=_open_table,
+    )
     if config.upkeep if upkeep is None else upkeep:
         store.upkeep.start()
     return store
+
+
+def _open_table(store: Store, name: str) -> Table:
+    # Only who asks for a table needs Spark, and its packages take a second to load.
+    from strandline.spark.opening import open_table  # noqa: PLC0415
+
+    return open_table(store, name)
 
 
 open = open_store  # noqa: A001 - the public name, `strandline.open`

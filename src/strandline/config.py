@@ -4,6 +4,9 @@ STRANDLINE_LEASE_MS     how long a lease lasts without a heartbeat (default 6000
 STRANDLINE_UPKEEP       "off" leaves compaction and collection to `strandline compact`
 STRANDLINE_CACHE_DIR    where Spark's workers keep blocks of parts (default: Spark's local folder)
 STRANDLINE_CACHE_BYTES  how many bytes of them on a machine (default 8589934592; 0 keeps none)
+
+Spark's own variables (JAVA_HOME, PYSPARK_PYTHON and what its launchers set) mean here what they
+mean to Spark.
 """
 
 from __future__ import annotations
@@ -58,6 +61,26 @@ def _local_folder() -> Path:
     if not first.is_absolute():
         return Path(tempfile.gettempdir())
     return first.parent if first.name.startswith("blockmgr-") else first
+
+
+def java_home() -> str | None:
+    """Where Spark looks for Java first; an empty value is none, as it is to Spark."""
+    return os.environ.get("JAVA_HOME") or None
+
+
+def spark_is_chosen() -> bool:
+    """Whether a launcher or the user's environment says already which Spark this program uses."""
+    chosen = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE")
+    return any(os.environ.get(name) for name in chosen)
+
+
+def name_worker_python(program: str) -> None:
+    """Let Spark start its Python workers with this interpreter, unless another one is named.
+
+    Spark would take the first `python3` on the path, which has other packages or none. There is
+    no setting that the planners of Python data sources heed too, only this variable.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", program)
 
 
 def _whole(name: str, unit: str, *, least: int) -> int | None:

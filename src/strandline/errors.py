@@ -12,6 +12,7 @@
     │   └── FencedError             a newer owner took over: stop
     ├── LeaseLostError            the lease ran out: open a new handle
     ├── CancelledError            the caller asked a blocked call to end
+    ├── NotInstalledError         this machine lacks a program or a package: install it
     ├── StoreError                the outside world failed
     │   ├── NotAppliedError         it did not happen: retry freely
     │   ├── MaybeAppliedError       it may have happened: read back before retrying
@@ -81,6 +82,10 @@ class LeaseLostError(StrandlineError):
 
 class CancelledError(StrandlineError):
     """A blocked call ended because its caller asked it to."""
+
+
+class NotInstalledError(StrandlineError):
+    """A program or a package is missing or too old; the message says which, and how to get it."""
 
 
 class StoreError(StrandlineError):

@@ -12,6 +12,7 @@ from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
 from strandline.shard import command as c
 from strandline.shard.state import Retention
+from strandline.upkeep import outputs
 from strandline.upkeep.rounds import Wish
 from strandline.upkeep.units import RESIDUE
 
@@ -46,6 +47,28 @@ def test_after_every_append_and_round_every_readable_time_reads_the_same(lab, ke
     table.rounds.compact(table.machine, Wish(full=True))
     table.check()
     assert len(table.parts()) <= 3
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+@pytest.mark.parametrize("count", [1, 5, None])
+def test_divided_parts_read_the_same_and_come_to_rest(lab, key, count, monkeypatch):
+    monkeypatch.setattr(outputs, "DIVIDE_BYTES", 1)
+    table = Table(lab, key=key, inline_max_bytes=0, fanout=3)
+    table.retain(count=count)
+    divided = False
+    for n in range(8):
+        fill(table, appends=4, seed=n)
+        table.rounds.run_once(table.machine)
+        table.check()
+        kinds = {(part.base, part.inserts) for part in table.parts()}
+        divided = divided or {(False, True), (False, False)} <= kinds
+    assert divided or count == 1
+    table.rounds.compact(table.machine, Wish(full=True))
+    table.check()
+    assert len(table.parts()) <= 3
+    before = {part.key for part in table.parts()}
+    table.rounds.compact(table.machine, Wish(full=True))
+    assert {part.key for part in table.parts()} == before
 
 
 def test_a_full_compaction_leaves_base_parts_of_live_rows(lab):

@@ -24,14 +24,21 @@ UNKEYED = Schema.create(pa.schema([("k", pa.int64())]))
 POLICY = Policy()
 
 
-def part(key, *, size=MIB, t=(0, 0), place=(0, PLACE_MAX), base=False, level=0, rows=1):
-    return Part(key, size, 0, rows, ZERO, t[0], t[1], base, level, place[0], place[1], 1)
+def part(key, *, size=MIB, t=(0, 0), place=(0, PLACE_MAX), base=False, level=0, inserts=False):
+    facts = (key, size, 0, 1, ZERO, t[0], t[1], base, level, *place, 1)
+    return Part(*facts, inserts=base or inserts)
 
 
 class Model:
-    """A shard whose parts have sizes and no rows; `keep` is what a fold leaves of its deltas."""
+    """A shard whose parts have sizes and no rows; `keep` is what a fold leaves of its deltas.
 
-    def __init__(self, schema=KEYED, policy=POLICY, keep=1.0):
+    `inserts` is the share of insertions in what is appended. Merges divide them from the rest,
+    unless there are none.
+    """
+
+    def __init__(self, schema=KEYED, policy=POLICY, keep=1.0, inserts=0.0):
+        self.inserts = inserts
+        self.shares = {}
         self.state = State(name="s", id="s0", schema=schema)
         self.policy = policy
         self.keep = keep
@@ -45,9 +52,16 @@ class Model:
         t = self.time
         edges = [2**64 * n // cuts for n in range(cuts + 1)]
         parts = tuple(
-            part(f"a{t}.{n}", size=size // cuts, t=(t, t), place=(edges[n], edges[n + 1] - 1))
+            part(
+                f"a{t}.{n}",
+                size=size // cuts,
+                t=(t, t),
+                place=(edges[n], edges[n + 1] - 1),
+                inserts=self.inserts == 1.0,
+            )
             for n in range(cuts)
         )
+        self.shares.update((each.key, self.inserts) for each in parts)
         self.state = replace(
             self.state,
             batches=(*self.state.batches, Batch(t, t + 1, parts)),
@@ -82,11 +96,11 @@ class Model:
             if rest >= 1:
                 first = max(since + 1, min(p.t_min for p in unit.parts))
                 t = (first, max(p.t_max for p in unit.parts))
-                outputs += self.cut(unit, rest, t=t, level=unit.level)
+                outputs += self.divided(unit, rest, t=t)
         else:
             t = (min(p.t_min for p in unit.parts), max(p.t_max for p in unit.parts))
             t = (max(t[0], min(since, t[1])), t[1])
-            outputs += self.cut(unit, total, t=t, level=unit.level)
+            outputs += self.divided(unit, total, t=t)
         self.written += sum(p.size for p in outputs)
         homes = [n for n, b in enumerate(self.state.batches) if any(p.key in keys for p in b.parts)]
         first, last = min(homes), max(homes) + 1
@@ -97,7 +111,17 @@ class Model:
             self.state, batches=(*self.state.batches[:first], fused, *self.state.batches[last:])
         )
 
-    def cut(self, unit, size, *, base=False, t, level=0):
+    def divided(self, unit, size, *, t):
+        deltas = [each for each in unit.parts if not each.base]
+        inserted = sum(each.size * self.shares[each.key] for each in deltas)
+        share = inserted / sum(each.size for each in deltas)
+        made = self.cut(unit, size * share, t=t, level=unit.level, inserts=True)
+        rest = self.cut(unit, size * (1 - share), t=t, level=unit.level)
+        self.shares.update((each.key, 1.0) for each in made)
+        self.shares.update((each.key, 0.0) for each in rest)
+        return made + rest
+
+    def cut(self, unit, size, *, base=False, t, level=0, inserts=False):
         lo, hi = ranges.span(unit.parts)
         starts = [lo, *ranges.borders(ranges.hull(lo, hi), unit.halvings)]
         starts = [s for s in starts if lo <= s <= hi]
@@ -115,6 +139,7 @@ class Model:
                         place=(start, end),
                         base=base,
                         level=BOTTOM if base else level,
+                        inserts=inserts,
                     )
                 )
         return found
@@ -125,7 +150,13 @@ class Model:
 
     @property
     def depth(self):
-        return ranges.deepest([(p.place_lo, p.place_hi) for p in self.parts])[1]
+        """How many runs there are: insertions and what was divided from them are one."""
+        return max(
+            ranges.deepest(
+                [(p.place_lo, p.place_hi) for p in self.parts if p.base or p.inserts == inserts]
+            )[1]
+            for inserts in (True, False)
+        )
 
     @property
     def amplification(self):
@@ -133,8 +164,9 @@ class Model:
 
 
 @pytest.mark.parametrize("size", [50_000, 3 * MIB])
-def test_a_thousand_batches_are_rewritten_a_few_times_each_while_no_time_may_merge(size):
-    model = Model()
+@pytest.mark.parametrize("inserts", [0.0, 0.5, 0.9, 1.0])
+def test_a_thousand_batches_are_rewritten_a_few_times_each_while_no_time_may_merge(size, inserts):
+    model = Model(inserts=inserts)
     for _ in range(1000):
         model.append(size)
         model.settle()
@@ -145,8 +177,11 @@ def test_a_thousand_batches_are_rewritten_a_few_times_each_while_no_time_may_mer
 
 @pytest.mark.parametrize("size", [50_000, 3 * MIB])
 @pytest.mark.parametrize("lag", [0, 20, 300])
-def test_a_thousand_batches_of_retractions_and_insertions_cost_less_than_twenty_times(size, lag):
-    model = Model(keep=0.0)
+@pytest.mark.parametrize("inserts", [0.0, 0.5])
+def test_a_thousand_batches_of_retractions_and_insertions_cost_less_than_twenty_times(
+    size, lag, inserts
+):
+    model = Model(keep=0.0, inserts=inserts)
     model.append(20 * size, since=0)
     for t in range(1000):
         model.append(size, since=max(0, t - lag))
@@ -185,8 +220,9 @@ def test_a_large_shard_takes_small_batches_without_rewriting_its_bases():
     assert model.written - before <= 20 * 100 * MIB
 
 
-def test_a_backlog_of_many_batches_comes_to_an_end_within_the_limits():
-    model = Model()
+@pytest.mark.parametrize("inserts", [0.0, 0.4, 1.0])
+def test_a_backlog_of_many_batches_comes_to_an_end_within_the_limits(inserts):
+    model = Model(inserts=inserts)
     for _ in range(2000):
         model.append(MIB)
     model.settle()
@@ -222,10 +258,12 @@ def test_a_shard_without_a_key_is_merged_into_parts_of_full_size_and_left_there(
     lag=st.integers(0, 30),
     keyed=st.booleans(),
     keep=st.sampled_from([0.0, 0.5, 1.0]),
+    inserts=st.lists(st.sampled_from([0.0, 0.02, 0.5, 1.0]), min_size=1, max_size=5),
 )
-def test_whatever_is_appended_the_plan_ends_within_its_limits(sizes, lag, keyed, keep):
+def test_whatever_is_appended_the_plan_ends_within_its_limits(sizes, lag, keyed, keep, inserts):
     model = Model(schema=KEYED if keyed else UNKEYED, keep=keep)
     for t, size in enumerate(sizes):
+        model.inserts = inserts[t % len(inserts)]
         model.append(size, since=max(0, t - lag), cuts=1 + size // (128 * MIB))
         model.settle()
         assert model.biggest <= POLICY.unit_bytes

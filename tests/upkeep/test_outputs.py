@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from strandline.parts import ranges
+from strandline.upkeep import outputs
 from strandline.upkeep.outputs import Outputs
 from strandline.upkeep.units import BOTTOM, FULL, RESIDUE, Unit
 
@@ -18,12 +20,12 @@ def updates(schema, rows):
 
 def written(table, unit, rows, *, borders=(), bytes_max=1 << 30):
     state = table.state
-    outputs = Outputs(
+    made = Outputs(
         table.env, state, unit, writer=table.writer.id, borders=borders, bytes_max=bytes_max
     )
-    outputs.add(updates(state.schema, rows))
-    outputs.close()
-    return outputs.parts
+    made.add(updates(state.schema, rows))
+    made.close()
+    return made.parts
 
 
 def test_parts_end_at_the_borders(lab):
@@ -56,6 +58,23 @@ def test_without_base_all_stay_updates(lab):
     table = Table(lab)
     [part] = written(table, Unit("merge", level=3), [(1, "x", 0, 1), (2, "y", 1, -1)])
     assert (part.base, part.rows, part.level) == (False, 2, 3)
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_insertions_and_all_else_become_parts_of_their_own_if_there_are_many(lab, key, monkeypatch):
+    table = Table(lab, key=key)
+    rows = [(k, "x", 1 + k % 5, (1, -1, 1, 2)[k % 4]) for k in range(1000)]
+    [whole] = written(table, Unit("merge", level=3), rows)
+    monkeypatch.setattr(outputs, "DIVIDE_BYTES", 1)
+    inserts, others = written(table, Unit("merge", level=3), rows)
+    assert [inserts.rows, others.rows] == [500, 500]
+    assert [inserts.inserts, others.inserts, whole.inserts] == [True, False, False]
+    assert [inserts.level, others.level] == [3, 3]
+    assert inserts.total + others.total == whole.total
+    for each in (inserts, others):
+        table.check_part(each)
+    [alone] = written(table, Unit("merge"), [row for row in rows if row[3] == 1])
+    assert alone.inserts
 
 
 def test_large_parts_without_places_are_marked_as_full(lab):

@@ -118,7 +118,7 @@ class Table:
         assert (times.min(), times.max()) == (part.t_min, part.t_max)
         rows = table.select(list(state.schema.names))
         assert Digest.of(row_base(rows, state.schema.ids), diffs) == part.total
-        if part.base:
+        if part.only_inserts:
             assert (diffs == 1).all()
         places = places_of(rows, state.schema)
         if places is not None:

@@ -11,6 +11,7 @@ from strandline.errors import (
     LeaseLostError,
     NewerFormatError,
     NotFoundError,
+    NotInstalledError,
     SinceError,
     StoreError,
     StrandlineError,
@@ -23,6 +24,7 @@ _STEPS: tuple[tuple[type[StrandlineError], str], ...] = (
     (NewerFormatError, "upgrade strandline"),
     (CorruptionError, "strandline fsck {store}"),
     (LeaseLostError, "run it again: this process stood still for longer than its lease"),
+    (NotInstalledError, "strandline doctor"),
     (StoreError, "strandline doctor {store}"),
 )
 """The first kind that fits decides, so the special ones come first."""

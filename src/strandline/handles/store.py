@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from strandline.errors import HandleClosedError, NotFoundError
+from strandline.errors import HandleClosedError, NotFoundError, UsageError
 from strandline.handles.ownership import TimelineOwner
 from strandline.handles.shard import Shard, check_same
 from strandline.model.ids import SeqNo, valid_name
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from strandline.model.frontier import Frontier
     from strandline.shard.env import Env
     from strandline.shard.lease import Heart
+    from strandline.spark.table import Table
 
 _STORE_KEY = "store"
 
@@ -85,6 +86,7 @@ class Store:
         *,
         url: str,
         is_here: Callable[[], bool] = lambda: True,
+        new_table: Callable[[Store, str], Table] | None = None,
     ) -> None:
         self.env = env
         self.url = url
@@ -95,6 +97,8 @@ class Store:
         self._guard = env.tasks.condition()
         self._is_here = is_here
         self._closed = False
+        self._new_table = new_table
+        self._tables: dict[str, Table] = {}
 
     def shard(self, name: str, schema: pa.Schema | None = None, key: Sequence[str] = ()) -> Shard:
         """Open a shard; with a schema, create it if it does not exist."""
@@ -112,6 +116,17 @@ class Store:
                 raise NotFoundError(f"shard {name} was dropped")
             check_same(state, None, key)
         return Shard(machine, self.leases, self.upkeep)
+
+    def table(self, name: str) -> Table:
+        """A shard for Spark: appends, upserts and lookups of DataFrames; one for each name."""
+        self._check_open()
+        if self._new_table is None:
+            raise UsageError(f"store {self.url} was opened without Spark: use strandline.open")
+        known = self._tables.get(name)
+        # A shard that was dropped and created anew is another one.
+        if known is None or known.shard.id != self.shard(name).id:
+            known = self._tables[name] = self._new_table(self, name)
+        return known
 
     def shards(self) -> list[str]:
         """The names of all shards that have not been dropped."""

@@ -271,6 +271,10 @@ class Writer:
         with self._alone():
             return self._commit(whole, through)
 
+    def check(self) -> None:
+        """Raise if the writer was closed, or its lease is known to be lost."""
+        self._lease.check()
+
     def close(self) -> None:
         """Give the lease back; what is being appended ends first. Repeating it is harmless."""
         with self._turn:

@@ -1,18 +1,71 @@
 """Spark as the data plane: the only package that imports pyspark.
 
-blockfile       pure   a block of rows as a file that can be mapped, and whether it is whole
-blocks          shell  finds the rows of keys in parts, through the cache
-cache           shell  keeps blocks on the local disk, mapped by every worker
-source          shell  the data source `strandline`: which class serves which use
-source_cast     shell  Arrow tables as Spark takes them
-source_commit   shell  commits what the tasks of a write have staged
-source_delete   pure   which incoming rows are deletions
-source_options  pure   the options of the data source, parsed and checked for every use
-source_plan     pure   how a read is divided into tasks
-source_read     shell  batch reads: snapshots and changes
-source_rows     pure   what one task of a read gives
-source_stage    shell  what a task of a write does with its rows
-source_store    shell  stores as Spark's own processes open them
-source_stream   shell  streaming reads, whose offsets are frontiers
-source_write    shell  batch and streaming writes
+appends      shell  appends a DataFrame: one job that puts parts, then one commit
+arrowtypes   pure   which Arrow type Spark takes for each type that a column may have
+blockfile    pure   a cached block as one file: Arrow, and a trailer that proves it whole
+blocks       shell  the updates of some keys out of a part, through the cache
+cache        shell  blocks on the local disk, mapped into memory, shared by all workers
+columns      pure   whether the columns of a DataFrame are those that a table takes
+confs        pure   the settings that were measured to matter, and what they did
+desk         shell  the driver's side of one table: its writer, its grounds, what it sees
+errands      pure   the errands of a range job on their way to its tasks
+incoming     shell  from a user's DataFrame to the columns that tasks take
+instruction  pure   what tasks are told, and what they answer: structs that travel as bytes
+java         shell  finds the Java that Spark would run, before Spark does
+jobs         shell  runs Spark jobs of ours and takes their answers
+landed       shell  what tasks have put becomes one append
+lookups      shell  looks keys up: one job, whatever the table's size
+opening      shell  opens tables: where a store's handles meet Spark's
+perform      shell  carries out what tasks are told, against a Blob
+plan         pure   what each task of a range job is told
+put          shell  puts what tasks make, under names that no other attempt has
+relay        pure   errors of tasks on their way through Spark: as text with a mark, and back
+runtime      pure   what is known of a Java or a pyspark, and what is wrong with it
+schedule     pure   how the work of a range job is divided: into ranges, and ranges into tasks
+sessions     shell  builds a session, or prepares one that the user has
+slices       pure   rows on their way between tasks: Arrow, cut into slices by place
+source         shell  the data source `strandline`: which class serves which use
+source_cast    shell  Arrow tables as Spark takes them, and a table's columns as Spark knows them
+source_commit  shell  commits what the tasks of a write have staged
+source_delete  pure   which incoming rows are deletions: the option deleteWhen
+source_options pure   the options of the data source, parsed and checked for every use
+source_plan    pure   how a read is divided into tasks
+source_read    shell  batch reads: snapshots and changes
+source_rows    pure   what one task of a read gives
+source_stage   shell  what a task of a write does with its rows
+source_store   shell  stores as Spark's own processes open them
+source_stream  shell  streaming reads, whose offsets are frontiers
+source_write   shell  batch and streaming writes
+table        shell  a table as Spark's users hold it
+upserts      shell  upserts a DataFrame: gather its rows, resolve them, one commit
+worker       shell  what runs in Spark's Python workers: from a closure to a task's answer
+
+The names below are public; `__all__` follows from the table, and a test compares the two. Nothing
+of pyspark is loaded before one of them is used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.exports import lazy as _lazy
+
+if TYPE_CHECKING:
+    from strandline.spark.landed import Landed as Landed
+    from strandline.spark.sessions import (
+        register as register,
+        session as session,
+    )
+    from strandline.spark.table import Table as Table
+
+_HOMES = {
+    "Landed": "strandline.spark.landed",
+    "register": "strandline.spark.sessions",
+    "session": "strandline.spark.sessions",
+    "Table": "strandline.spark.table",
+}
+
+__all__ = list(_HOMES)
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _lazy(__name__, _HOMES)

@@ -97,3 +97,18 @@ def open_consensus(url: str) -> Consensus:
     if location.kind is not Kind.FOLDER:
         raise UsageError(f"store {location} can't be opened by another process")
     return SqliteConsensus(Path(location.path) / CONSENSUS_FILE)
+
+
+def open_blob(url: str) -> Blob:
+    """The objects of an existing store, for a process that must never touch its consensus."""
+    location = locate(url)
+    if location.kind is not Kind.FOLDER:
+        raise UsageError(f"store {location} can't be opened by another process: give it a folder")
+    folder = Path(location.path)
+    if not (folder / CONSENSUS_FILE).exists():
+        raise NotFoundError(
+            f"{printable(location.path, 200)} holds no Strandline store as this machine sees it: "
+            "workers must see the store's folder under the same path, so mount it on every "
+            "machine, or run Spark on the machine that has it"
+        )
+    return FilesBlob(folder / BLOB_FOLDER)

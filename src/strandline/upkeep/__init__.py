@@ -9,6 +9,7 @@ garbage     pure   what may be deleted, and when
 groups      shell  reads a part one row group at a time
 outputs     shell  writes what a merge gives, part by part
 rounds      shell  one round of upkeep of one shard
+runs        pure   which parts count as one run, and which runs are worth merging
 silence     shell  waits until it is known which silent processes are dead
 terrain     pure   all parts of a shard as columns: where each lies
 units       pure   the numbers of upkeep, its units of work, and when its jobs are due

@@ -6,7 +6,7 @@ Sums do not care for order, so any pieces may be merged; these rules say which a
     merge  more than `runs_max` parts over one place: the lighter ones become one. With the
            parts over it by weight, w1 <= w2 <= ..., the prefix of length j is merged for which
            (w1 + ... + wj) / 3**(free runs after it) is least; so room is made ahead of need, and
-           a row is rewritten O(log(batches)) times, not once for every batch
+           a row is rewritten O(log(batches)) times, not once for every batch (see `runs`)
     fold   what `since` has passed reaches a quarter of the base part it lies on (or there is
            none): both become a new base. Nothing else rewrites a base
     cut    heavy parts lie across many bases, too many for one unit: they are cut where those are
@@ -24,13 +24,13 @@ their own sake.
 from __future__ import annotations
 
 from itertools import pairwise
-from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strandline.parts import ranges
 from strandline.parts.ranges import Range, overlap
+from strandline.upkeep.runs import are_merged, lightest, most_over_a_place, paired
 from strandline.upkeep.terrain import MASKS, Lying, Node, Nodes, Terrain
 from strandline.upkeep.units import (
     FULL,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from strandline.parts.part import Batch, Part
     from strandline.shard.state import State
 
-_ROOM = 3
-"""What a free run is worth; measured with 100 to 100,000 batches: 2 and 4 are worse."""
 _HALVINGS_MAX = 8
 _SMALL_BASES = 4
 """So many base parts may share a range, left over from when there was more in it."""
@@ -178,14 +176,19 @@ class _Planner:
         """Until no place has too many runs over it, or nothing more can be done about it."""
         stuck: set[int] = set()
         counts = self._counts()
+        kinds = self._kinds()
         lo, hi = self.terrain.reach(self.policy.part_bytes)
         while len(self.units) < _UNITS:
             counted = counts & self.free
             ghosts = np.array(self.ghosts, np.uint64).reshape(-1, 2)
-            place, depth = ranges.deepest_of(
-                np.concatenate((lo[counted], ghosts[:, 0])),
-                np.concatenate((hi[counted], ghosts[:, 1])),
-            )
+            depths = [
+                ranges.deepest_of(
+                    np.concatenate((lo[counted & kind], ghosts[:, 0])),
+                    np.concatenate((hi[counted & kind], ghosts[:, 1])),
+                )
+                for kind in kinds
+            ]
+            place, depth = max(depths, key=lambda found: found[1])
             if depth <= self.policy.runs_max or place in stuck:
                 return
             over = counted & (lo <= np.uint64(place)) & (hi >= np.uint64(place))
@@ -199,33 +202,24 @@ class _Planner:
         counts: Mask = (self.terrain.bulk < self.policy.part_bytes) & (self.terrain.level != FULL)
         return counts
 
+    def _kinds(self) -> list[Mask]:
+        """The parts to count together; of a keyed shard no merge takes a base, so all have it."""
+        base, inserts = self.terrain.base, self.terrain.inserts
+        if self.keyed:
+            return [base | inserts, ~inserts]
+        return [base, inserts, ~(base | inserts)]
+
     def _merge_some(self, over: Mask, depth: int, counted: Mask) -> bool:
         if self.keyed:
             counted = counted & ~self.terrain.base
         lying = self.terrain.lying(np.flatnonzero(over & counted))
-        prefix = self._prefix(sorted(lying, key=lambda each: each.weight), depth)
-        if len(prefix) < 2:
+        prefix = lightest(paired(lying), depth, self.policy)
+        if not prefix:
             return False
         chosen = self._with_neighbours(prefix, counted)
         base = self._covers_bottom(chosen) if self.keyed else any(e.part.base for e in chosen)
         bulk = sum(each.bulk for each in chosen)
         return self.add("merge", chosen, base=base, halvings=self.halvings(bulk))
-
-    def _prefix(self, by_weight: Sequence[Lying], depth: int) -> list[Lying]:
-        """The lightest ones whose merge costs least for the room it makes."""
-        by_weight = self.fitting(by_weight)
-        fixed = depth - len(by_weight)
-        best: tuple[float, int] | None = None
-        cost = 0
-        for count, each in enumerate(by_weight, start=1):
-            cost += max(1, each.weight)
-            free = self.policy.runs_max - (fixed + len(by_weight) - count + 1)
-            if count < 2:
-                continue
-            score = log(cost) - free * log(_ROOM)
-            if best is None or score < best[0]:
-                best = (score, count)
-        return list(by_weight[: best[1]]) if best is not None else []
 
     def _with_neighbours(self, prefix: list[Lying], mergeable: Mask) -> list[Lying]:
         """Others in the same range that are as light: their places are as crowded."""
@@ -362,8 +356,9 @@ class _Planner:
             return False
         counts = self._counts()
         counted = [each.part for each in chosen if counts[each.number]]
-        deltas = _runs(part for part in counted if not part.base)
-        return deltas <= 1 and (not final or _runs(part for part in counted if part.base) <= 1)
+        if not are_merged([part for part in counted if not part.base]):
+            return False
+        return not final or most_over_a_place(part for part in counted if part.base) <= 1
 
 
 class _Homes:
@@ -411,11 +406,6 @@ def _inline_stretches(batches: Sequence[Batch], taken: set[Time]) -> list[list[B
         else:
             stretches[-1].append(batch)
     return [stretch for stretch in stretches if stretch]
-
-
-def _runs(parts: Iterable[Part]) -> int:
-    """How many of these lie over one place, at most."""
-    return ranges.deepest([(part.place_lo, part.place_hi) for part in parts])[1]
 
 
 def _crossing(bases: Sequence[Lying]) -> bool:

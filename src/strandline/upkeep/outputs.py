@@ -2,6 +2,10 @@
 
 At most one base part and one delta part are in the making at a time. A part ends where the plan
 says that its range ends, or where it has become too large for memory, but never within a place.
+
+A delta that is worth it is divided into single insertions and all else: what only inserts can
+be read at any time by whoever can compare times, without summing anything. The planner takes
+both for one run.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.model.digest import Digest
+from strandline.model.schema import DIFF_COLUMN
 from strandline.parts.build import Built, build_base, build_delta, part_key
 from strandline.parts.layout import Laid, lay_out
 from strandline.parts.parquet import Owner
@@ -22,11 +27,15 @@ from strandline.upkeep.units import BOTTOM, FULL, RESIDUE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.model.valuehash import U64
+    from strandline.model.valuehash import U64, Mask
     from strandline.parts.part import Part
     from strandline.shard.env import Env
     from strandline.shard.state import State
     from strandline.upkeep.units import Unit
+
+
+DIVIDE_BYTES = 1024 * 1024
+"""Smaller deltas (unpacked) stay whole: two objects would cost more than they save."""
 
 
 class _Heap:
@@ -113,11 +122,15 @@ class Outputs:
             self._put_base(rows, level=FULL if full and rows.places is None else BOTTOM)
         updates = self._delta.take()
         if updates is not None:
-            level = FULL if full and updates.places is None else self._unit.level
-            built = build_delta(updates, self._state.schema, self._owner(), level=level)
-            if self._unit.base and built.part.t_min <= self._since:
-                built = _at_level(built, RESIDUE)
-            self._put(built)
+            for piece in _divided(updates):
+                self._put_delta(piece, full=full)
+
+    def _put_delta(self, updates: Laid, *, full: bool) -> None:
+        level = FULL if full and updates.places is None else self._unit.level
+        built = build_delta(updates, self._state.schema, self._owner(), level=level)
+        if self._unit.base and built.part.t_min <= self._since:
+            built = _at_level(built, RESIDUE)
+        self._put(built)
 
     def _put_base(self, rows: Laid, *, level: int) -> None:
         built = build_base(rows, self._state.schema, self._owner(), time=self._since, level=level)
@@ -158,6 +171,20 @@ class Outputs:
         self._env.metrics.add("parts_written", name)
         self._env.metrics.add("bytes_written", name, built.part.size)
         self._env.metrics.add("compaction_bytes", name, built.part.size)
+
+
+def _divided(laid: Laid) -> list[Laid]:
+    """The single insertions and all else, each in order, if both are there and not few."""
+    single: Mask = laid.updates.column(DIFF_COLUMN).to_numpy() == 1
+    if laid.updates.nbytes < DIVIDE_BYTES or single.all() or not single.any():
+        return [laid]
+    return [
+        Laid(
+            laid.updates.filter(pa.array(mask)),
+            None if laid.places is None else laid.places[mask],
+        )
+        for mask in (single, ~single)
+    ]
 
 
 def _at_level(built: Built, level: int) -> Built:

@@ -39,7 +39,8 @@ MASKS = np.array(
 )
 """By depth: the bits of a place that tell in which range it lies."""
 
-_COLUMNS = ("size", "rows", "t_min", "t_max", "base", "level", "place_lo", "place_hi")
+_COLUMNS = ("size", "rows", "t_min", "t_max", "base", "inserts", "level")
+_PLACES = ("place_lo", "place_hi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,14 @@ class Terrain:
         self._sources = [parts for _, parts in sources]
         lengths = [len(parts) for parts in self._sources]
         self._starts = np.cumsum([0, *lengths])
-        columns = {name: _column(self._sources, name) for name in _COLUMNS}
+        columns = {name: _column(self._sources, name) for name in (*_COLUMNS, *_PLACES)}
         self.home: I64 = np.repeat(np.array([at for at, _ in sources], np.int64), lengths)
         self.size: I64 = columns["size"].astype(np.int64)
         self.bulk: I64 = np.maximum(self.size, columns["rows"].astype(np.int64) * row_bytes)
         self.t_min: I64 = columns["t_min"].astype(np.int64)
         self.t_max: I64 = columns["t_max"].astype(np.int64)
         self.base: Mask = columns["base"].astype(np.bool_)
+        self.inserts: Mask = columns["inserts"].astype(np.bool_) & ~self.base
         self.level: I64 = columns["level"].astype(np.int64)
         self.place_lo: U64 = columns["place_lo"].astype(np.uint64)
         self.place_hi: U64 = columns["place_hi"].astype(np.uint64)

@@ -1,0 +1,179 @@
+"""The driver's side of one table: its writer, its grounds, and what it sees of the shard.
+
+A writer is opened when something is first written and stays, so that an upsert costs no lease of
+its own; one whose lease was lost is replaced. A ground is put once for each writer and version of
+the schema.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.errors import BoundsError, LeaseLostError, StoreError, UsageError
+from strandline.parts.part import Inline, Part
+from strandline.reading.listing import Want, list_snapshot
+from strandline.reading.view import pinned_view
+from strandline.spark.instruction import Site, encode_ground, make_ground
+from strandline.spark.plan import Stored, decoded_inline
+from strandline.spark.put import Bench
+from strandline.store.locate import Kind, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from strandline.handles.shard import Shard
+    from strandline.handles.store import Store
+    from strandline.handles.write import Writer
+    from strandline.model.schema import Schema
+    from strandline.parts.chunk import PartTable
+    from strandline.parts.part import Chunk
+    from strandline.reading.view import View
+    from strandline.shard.env import Env
+    from strandline.shard.state import State
+    from strandline.spark.plan import Gathered
+
+_INLINE_KEPT = 1024
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Desk:
+    """What the calls of one table share. Any task may use it."""
+
+    def __init__(self, store: Store, shard: Shard, cache: tuple[str, int]) -> None:
+        self.shard = shard
+        self._store = store
+        self._cache = cache
+        self._guard = store.env.tasks.condition()
+        self._writer: Writer | None = None
+        self._sites: dict[tuple[str, int], tuple[bytes, Bench]] = {}
+        self._inline: dict[tuple[int, bytes, int], pa.Table] = {}
+
+    @property
+    def env(self) -> Env:
+        return self._store.env
+
+    @property
+    def name(self) -> str:
+        return self.shard.name
+
+    def check_visible(self) -> None:
+        """Workers are processes of their own, so what is in this one's memory is not theirs."""
+        if locate(self._store.url).kind is not Kind.FOLDER:
+            raise UsageError(
+                f"store {self._store.url} is in the memory of this process, where Spark's workers "
+                "can't see it: open a folder"
+            )
+
+    def writable(self) -> State:
+        """The newest state, if rows may be written to it this way."""
+        self.check_visible()
+        state = self.shard.state()
+        if state.timeline is not None:
+            raise UsageError(
+                f"table {self.name} is attached to timeline {state.timeline} and takes rows only "
+                "through its owner"
+            )
+        if state.upper.is_closed:
+            raise BoundsError(f"table {self.name} is closed: nothing can be written to it")
+        return state
+
+    def writer(self) -> Writer:
+        """The table's writer."""
+        with self._guard:
+            if self._writer is not None:
+                try:
+                    self._writer.check()
+                except LeaseLostError:
+                    self._writer = None
+            if self._writer is None:
+                self._writer = self.shard.writer("table")
+            return self._writer
+
+    def close(self) -> None:
+        """Give the writer's lease back. Repeating it is harmless."""
+        with self._guard:
+            writer, self._writer = self._writer, None
+            self._sites.clear()
+        if writer is not None:
+            writer.close()
+
+    def stand(self, schema: Schema) -> tuple[bytes, Bench]:
+        """The site that closures carry, and the driver's own bench on the same ground."""
+        writer = self.writer()
+        with self._guard:
+            known = self._sites.get((writer.id, schema.version))
+            if known is None:
+                known = self._sites[writer.id, schema.version] = self._stand(writer.id, schema)
+            return known
+
+    def _stand(self, writer: str, schema: Schema) -> tuple[bytes, Bench]:
+        env, settings = self.env, self.env.settings
+        ground = make_ground(
+            schema,
+            shard=(self.name, self.shard.id),
+            writer=writer,
+            limits=(
+                settings.inline_max_bytes,
+                settings.part_target_rows,
+                settings.part_target_bytes,
+            ),
+        )
+        bench = Bench(ground, env.blob, env.random, env.tasks.sleep)
+        key = bench.new_key("ground")
+        env.patient(lambda: env.blob.put(key, encode_ground(ground, key)), shard=self.name)
+        return _encoder.encode(Site(self._store.url, key, *self._cache)), bench
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """The newest state; all that it refers to stays until the block ends."""
+        view = pinned_view(self._store.leases.own_reader(self.shard.machine))
+        try:
+            yield view
+        finally:
+            view.pin.give_back()
+
+    def stored(self, state: State, as_of: int | None, came: Gathered | None) -> Stored:
+        """The parts and the inline updates that may hold old rows of what came, or any."""
+        schema = state.schema
+        if as_of is None:
+            return Stored.of((), (), schema, None)
+
+        def table(chunk: Chunk) -> PartTable:
+            return self.shard.machine.chunks.table(chunk, shard_id=state.id, stats=False)
+
+        listing = list_snapshot(
+            state, as_of, Want(places=None if came is None else came.wanted), table
+        )
+        pieces = [each.piece for each in listing.pieces]
+        parts = [piece for piece in pieces if isinstance(piece, Part)]
+        inline = [
+            self._decoded(piece, schema, as_of) for piece in pieces if isinstance(piece, Inline)
+        ]
+        return Stored.of(parts, inline, schema, None if came is None else came.keys(schema))
+
+    def _decoded(self, inline: Inline, schema: Schema, as_of: int) -> pa.Table:
+        """Inline rows in order of place; decoded once, as long as they are few."""
+        if inline.t_max > as_of:
+            return decoded_inline(inline, schema, self.name, as_of)
+        known = (inline.t_min, inline.digest, schema.version)
+        table = self._inline.get(known)
+        if table is None:
+            table = decoded_inline(inline, schema, self.name, as_of)
+            with self._guard:
+                self._inline[known] = table
+                for oldest in list(self._inline)[:-_INLINE_KEPT]:
+                    del self._inline[oldest]
+        return table
+
+    def discard(self, keys: Iterable[str]) -> None:
+        """Delete objects that nothing refers to, for sure; what stays is an orphan."""
+        for key in keys:
+            try:
+                self.env.blob.delete(key)
+            except StoreError:
+                self.env.metrics.add("retries", self.name)

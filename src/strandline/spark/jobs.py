@@ -1,0 +1,109 @@
+"""Runs Spark jobs of ours and takes their answers; errors come out as what tasks raised.
+
+Public DataFrame calls alone, so that a session of Spark Connect does as well. No DataFrame runs
+twice: one that has run may answer again with what it saw then.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from strandline.spark.instruction import decode_answer
+from strandline.spark.relay import unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.errands import Errands
+    from strandline.spark.instruction import Answer
+
+ANSWERS = StructType([StructField("answer", BinaryType())])
+"""Not as text, which Spark would have to parse for every job."""
+_LOCAL = re.compile(r"local\[(\d+)")
+_SLOTS = 8
+"""What is taken for granted where a session does not say how much it can do at once."""
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Jobs:
+    """The jobs of one call, counted."""
+
+    def __init__(self, spark: SparkSession, shard_id: str, slots: int | None = None) -> None:
+        self.count = 0
+        self._spark = spark
+        self._shard_id = shard_id
+        self._slots = slots
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once, as far as the session says."""
+        if self._slots is None:
+            self._slots = slots_of(lambda name: self._spark.conf.get(name, None))
+        return self._slots
+
+    def over(self, frame: DataFrame, task: Callable[..., object], *told: object) -> list[Answer]:
+        """One job over the rows of a frame: each task runs `task(*told, batches)`."""
+        return self._answers(frame.mapInArrow(closure(task, told), ANSWERS))
+
+    def errands(self, task: Callable[..., object], site: bytes, errands: Errands) -> list[Answer]:
+        """One job with one task for each errand."""
+        count = len(errands.ends)
+        numbers = self._spark.range(0, count, 1, numPartitions=count)
+        told = (site, _encoder.encode(errands))
+        return self._answers(numbers.mapInArrow(closure(task, told), ANSWERS))
+
+    def _answers(self, frame: DataFrame) -> list[Answer]:
+        self.count += 1
+        with ours():
+            table = frame.toArrow()
+        return [
+            decode_answer(encoded, self._shard_id) for encoded in table.column("answer").to_pylist()
+        ]
+
+
+class ours:  # noqa: N801 - reads as a word where it is used
+    """What a task of ours raised comes out as itself, with Spark's error as its cause."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PySparkException):
+            found = unwrapped(str(error))
+            if found is not None:
+                raise found from error
+
+
+def closure(
+    task: Callable[..., object], told: Sequence[object]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return partial(task, *told)  # type: ignore[return-value]
+
+
+def slots_of(conf: Callable[[str], str | None]) -> int:
+    """How many tasks a session runs at once, by its settings.
+
+    >>> slots_of({"spark.master": "local[3]"}.get)
+    3
+    >>> slots_of({"spark.executor.instances": "4", "spark.executor.cores": "2"}.get)
+    8
+    """
+    local = _LOCAL.match(conf("spark.master") or "")
+    if local is not None:
+        return int(local[1])
+    known = conf("spark.default.parallelism")
+    if known is not None and known.isdigit():
+        return max(1, int(known))
+    executors, cores = conf("spark.executor.instances"), conf("spark.executor.cores")
+    if executors is not None and executors.isdigit():
+        return max(1, int(executors) * int(cores or 1))
+    return _SLOTS

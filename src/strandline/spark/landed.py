@@ -1,0 +1,115 @@
+"""What tasks have put becomes one append: parts, their digests, and few rows that came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.handles.stage import Stage
+from strandline.model.digest import Digest, per_time
+from strandline.model.rowhash import row_base
+from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
+from strandline.parts.consolidate import constant
+from strandline.parts.part import Batch, restamped_part
+from strandline.spark import slices
+from strandline.spark.instruction import Counts
+from strandline.spark.perform import add_digests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline.handles.write import Appended
+    from strandline.model.frontier import Frontier, Time
+    from strandline.parts.part import Part
+    from strandline.shard.command import UpperMismatch
+    from strandline.spark.desk import Desk
+    from strandline.spark.instruction import Answer
+    from strandline.spark.put import Bench
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What was written, and what it took."""
+
+    time: Time | None
+    """The time of the rows, or the last one of an interval; `None` if there was nothing to say."""
+    upper: Frontier
+    rows: int
+    """Rows that came in."""
+    upserted: int
+    """Rows that were inserted or replaced another."""
+    deleted: int = 0
+    unchanged: int = 0
+    """Rows that were there already, and deletions of keys that were not."""
+    late: int = 0
+    """Rows dropped because the stored row comes after them, by sequenceBy."""
+    superseded: int = 0
+    """Rows that were not the last of their key."""
+    parts: int = 0
+    bytes: int = 0
+    """Of the parts; rows that are few stay in the metadata."""
+    jobs: int = 0
+    """Spark jobs."""
+    attempts: int = 1
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Load:
+    """What the tasks of a job gave back, ready to be appended."""
+
+    parts: list[Part]
+    digests: dict[int, Digest]
+    few: pa.Table | None
+    """Updates that came back; without `_time` if the driver chooses it."""
+    counts: Counts
+
+    @classmethod
+    def of(cls, answers: Sequence[Answer]) -> Load:
+        digests: dict[int, Digest] = {}
+        counts = Counts()
+        for answer in answers:
+            add_digests(digests, {time: Digest.unpack(each) for time, each in answer.digests})
+            counts += answer.counts
+        tables = [slices.from_stream(each.rows, "a task's rows") for each in answers if each.rows]
+        few = pa.concat_tables(tables).combine_chunks() if tables else None
+        return cls([part for each in answers for part in each.parts], digests, few, counts)
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def put_few(self, bench: Bench, *, untimed: bool) -> None:
+        """Few rows beside parts become a part too: an append is inline or in parts, not both."""
+        if self.few is None:
+            return
+        schema = bench.ground.schema
+        updates = self.few
+        if TIME_COLUMN not in updates.column_names:
+            field = schema.updates().field(TIME_COLUMN)
+            updates = updates.add_column(len(schema.names), field, constant(0, updates.num_rows))
+        hashes = row_base(updates.select(list(schema.names)), schema.ids)
+        times, diffs = (updates.column(name).to_numpy() for name in (TIME_COLUMN, DIFF_COLUMN))
+        self.parts += bench.put_updates(updates, untimed=untimed)
+        add_digests(self.digests, per_time(hashes, times, diffs))
+        self.few = None
+
+    def commit(
+        self, desk: Desk, lower: Time, upper: Time, *, restamp: bool
+    ) -> Appended | UpperMismatch:
+        """Append the parts at `[lower, upper)`; with `restamp`, all of them at `lower`."""
+        parts, digests = self.parts, self.digests
+        if restamp:
+            total = Digest.ZERO
+            for digest in digests.values():
+                total += digest
+            parts, digests = [restamped_part(part, lower) for part in parts], {lower: total}
+        writer = desk.writer()
+        state = desk.shard.machine.state
+        stage = Stage(desk.env, desk.name, writer.id)
+        chunks, _ = stage.put_chunks(parts, state)
+        listed = () if chunks else tuple(parts)
+        batch = Batch(lower, upper, parts=listed, chunks=chunks)
+        return writer.commit_parts(batch, digests, lower=lower, upper=upper)

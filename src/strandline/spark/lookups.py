@@ -1,0 +1,164 @@
+"""Looks keys up: one job, whatever the table's size; only hits leave its tasks.
+
+    keys in Arrow        are divided by place among the tasks of a range job
+    keys in a DataFrame  are looked up where Spark computes them; if they are many, tasks put them
+                         by place instead, and a range job follows
+
+The state is pinned until the job is done. Few rows come back; many are put, and are read from there
+by whoever asks for them, until the table is closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from strandline.errors import BoundsError
+from strandline.parts.layout import lay_out
+from strandline.parts.lookup import Keys, find, key_columns
+from strandline.reading.listing import check_since, newest_time
+from strandline.spark import slices, worker
+from strandline.spark.errands import send
+from strandline.spark.incoming import to_look_up
+from strandline.spark.instruction import Answer, Errand
+from strandline.spark.plan import Gathered, everywhere, ranges
+from strandline.spark.schedule import RETURNED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from strandline.model.frontier import Time
+    from strandline.model.schema import Schema
+    from strandline.reading.view import View
+    from strandline.spark.desk import Desk
+    from strandline.spark.instruction import Staged
+    from strandline.spark.jobs import Jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows of keys: here if they are few, otherwise in objects of the table's writer."""
+
+    schema: Schema
+    rows: pa.Table
+    staged: tuple[Staged, ...]
+    site: bytes
+
+    @property
+    def told(self) -> bytes:
+        """What tasks have to be told to read `staged`."""
+        return msgspec.msgpack.encode(self.staged)
+
+    def to_arrow(self, desk: Desk) -> pa.Table:
+        """All rows, here."""
+        _, bench = desk.stand(self.schema)
+        many = [pa.Table.from_batches(bench.unstaged(each)) for each in self.staged]
+        rows = pa.concat_tables([self.rows, *many])
+        desk.discard(each.key for each in self.staged)
+        return rows
+
+
+def lookup(desk: Desk, jobs: Jobs, keys: DataFrame | pa.Table, as_of: Time | None = None) -> Found:
+    """The rows whose key occurs in `keys`, as of a settled time; by default the newest."""
+    desk.check_visible()
+    with desk.view() as view:
+        time = _settled(desk, view, as_of)
+        schema = view.state.schema
+        site, _ = desk.stand(schema)
+        if isinstance(keys, pa.Table):
+            wanted = Keys.of(key_columns(keys, schema), schema)
+            came = Gathered(wanted.values, wanted.places)
+            answers = _by_range(desk, jobs, view, came, time)
+        else:
+            answers = _in_place(desk, jobs, view, to_look_up(keys, schema), time)
+    tables = [slices.from_stream(each.rows, "a task's rows") for each in answers if each.rows]
+    rows = pa.concat_tables([schema.arrow().empty_table(), *tables])
+    return Found(schema, rows, tuple(s for each in answers for s in each.staged), site)
+
+
+def _settled(desk: Desk, view: View, as_of: Time | None) -> Time | None:
+    """The time to read; `None` if nothing was ever settled."""
+    if as_of is None:
+        return newest_time(view.state, view.upper) if view.upper.last() is not None else None
+    check_since(view.state, as_of)
+    if not view.upper.settled(as_of):
+        raise BoundsError(
+            f"table {desk.name} can't be read as of {as_of} yet: it is settled up to {view.upper}"
+        )
+    return as_of
+
+
+def _by_range(
+    desk: Desk, jobs: Jobs, view: View, came: Gathered, time: Time | None
+) -> list[Answer]:
+    """Keys that are here or staged, divided by place."""
+    if not came or time is None:
+        return []
+    there = desk.stored(view.state, time, came)
+    errands = [
+        Errand(tuple(work), time, inline_max=RETURNED_BYTES)
+        for work in ranges(came, there, jobs.slots)
+    ]
+    return _sent(desk, jobs, view.state.schema, errands)
+
+
+def _sent(desk: Desk, jobs: Jobs, schema: Schema, errands: Sequence[Errand]) -> list[Answer]:
+    site, bench = desk.stand(schema)
+    sent = send(errands, desk.shard.id, bench.put_object)
+    try:
+        return jobs.errands(worker.lookup_ranges, site, sent)
+    finally:
+        desk.discard([sent.key] if sent.key else ())
+
+
+def _in_place(
+    desk: Desk, jobs: Jobs, view: View, keys: DataFrame, time: Time | None
+) -> list[Answer]:
+    """Keys that Spark computes: each task looks its own up, or puts them if they are many."""
+    if time is None:
+        return []
+    schema = view.state.schema
+    site, bench = desk.stand(schema)
+    errand = Errand(
+        (everywhere(desk.stored(view.state, time, None)),), time, inline_max=RETURNED_BYTES
+    )
+    sent = send([errand], desk.shard.id, bench.put_object)
+    try:
+        told = (site, msgspec.msgpack.encode(sent), RETURNED_BYTES)
+        answers = jobs.over(keys, worker.lookup_rows, *told)
+    finally:
+        desk.discard([sent.key] if sent.key else ())
+    staged = [each for answer in answers for each in answer.staged]
+    tables = [slices.from_stream(each.rows, "a task's rows") for each in answers if each.rows]
+    if not staged:
+        rows = _once(tables, schema)
+        return [Answer(rows=slices.to_stream(rows))] if rows is not None else []
+    try:
+        # A key may be in several tasks, so those whose rows are here are looked up with the rest.
+        again = [key_columns(table, schema) for table in tables]
+        return _by_range(desk, jobs, view, Gathered.of(again, staged, schema), time)
+    finally:
+        desk.discard(each.key for each in staged)
+
+
+def _once(tables: Sequence[pa.Table], schema: Schema) -> pa.Table | None:
+    """The rows that several tasks have found; those of a key that two have found, once."""
+    kept: list[pa.Table] = []
+    for table in tables:
+        laid = lay_out(table, schema)
+        rows, places = laid.updates, laid.places
+        for before in kept:
+            if places is None:
+                break
+            again = find(rows, places, Keys.of(before, schema))
+            fresh = np.ones(rows.num_rows, np.bool_)
+            fresh[again] = False
+            rows, places = rows.filter(pa.array(fresh)), places[fresh]
+        kept.append(rows)
+    return pa.concat_tables(kept) if kept else None

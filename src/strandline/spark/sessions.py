@@ -1,0 +1,127 @@
+"""Builds a Spark session with the settings that matter, or prepares one that the user has.
+
+    spark = strandline.spark.session()                       this machine, all cores
+    spark = strandline.spark.session(master="spark://…")     a cluster
+    spark = strandline.spark.session(connect="sc://host")    Spark Connect
+    strandline.spark.register(spark)                         a session that is there already
+
+Java is looked for before Spark starts, because what Spark says without one helps nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strandline.config import name_worker_python, spark_is_chosen
+from strandline.errors import NotInstalledError, UsageError
+from strandline.spark.confs import at_any_time, at_start, cores_of, is_local, merged
+from strandline.spark.java import require_java
+from strandline.spark.runtime import pyspark_trouble, release
+
+try:
+    import pyspark
+    from pyspark.sql import SparkSession
+except ModuleNotFoundError as missing:
+    raise NotInstalledError(str(pyspark_trouble(None))) from missing
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+    from strandline.spark.confs import Settings
+
+# What `spark.read.format(…)` and its siblings find by name in a registered session.
+SOURCES: tuple[type[DataSource], ...] = ()
+
+_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+
+
+def session(
+    app: str = "strandline",
+    *,
+    master: str | None = None,
+    connect: str | None = None,
+    settings: Settings | None = None,
+) -> SparkSession:
+    """A session with the settings that were measured to matter, registered; yours to stop.
+
+    Without `master` and `connect` it is what the launcher or the environment chose, a session that
+    runs already, or else this machine with all its cores. `settings` go before ours. Spark logs
+    errors only (`settings={"spark.log.level": "WARN"}` for more), and on a terminal long stages
+    show their progress.
+    """
+    if master is not None and connect is not None:
+        raise UsageError("a session has a master or a Connect address: leave one of them out")
+    if trouble := pyspark_trouble(pyspark.__version__):
+        raise NotInstalledError(trouble)
+    with warnings.catch_warnings():
+        # Spark's own test module, which it loads at start, warns of a pandas that we do not use.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        if connect is not None:
+            return register(_connected(app, connect, settings or {}))
+        return register(_started(app, master, settings or {}))
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Prepare a session for tables of Strandline, and return it.
+
+    Only settings that a running session can change are made, and none that was made explicitly:
+    the user's choice stays, also where it is slower.
+    """
+    chosen = spark.conf.getAll
+    master = chosen.get("spark.master", "")
+    remote = "connect" in type(spark).__module__.split(".")
+    cores = cores_of(master, None if remote else _cores_here())
+    for name, value in at_any_time(release(spark.version), cores).items():
+        if name not in chosen:
+            spark.conf.set(name, value)
+    for source in SOURCES:
+        spark.dataSource.register(source)
+    return spark
+
+
+def _connected(app: str, address: str, settings: Settings) -> SparkSession:
+    builder = SparkSession.builder.remote(address).appName(app)
+    for name, value in merged({}, settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _started(app: str, master: str | None, settings: Settings) -> SparkSession:
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _joined(running, master, settings)
+    builder = SparkSession.builder.appName(app)
+    if master is None and not spark_is_chosen():
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+        require_java()
+        if is_local(master):
+            name_worker_python(sys.executable)
+    ours = {}
+    if master is not None:
+        ours = at_start(master, terminal=sys.stderr.isatty(), log_config=_LOG_CONFIG.as_uri())
+    for name, value in merged(ours, settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _joined(running: SparkSession, master: str | None, settings: Settings) -> SparkSession:
+    """The session that runs already: Spark allows one in a process, and would not say so."""
+    there = running.conf.get("spark.master", "")
+    if master is not None and master != there:
+        raise UsageError(
+            f"a session with master {there} runs in this process: stop it before you ask for "
+            f"{master}, or leave out master= to use it"
+        )
+    for name, value in merged({}, settings).items():
+        running.conf.set(name, value)
+    return running
+
+
+def _cores_here() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

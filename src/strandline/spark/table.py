@@ -1,0 +1,168 @@
+"""A table as Spark's users hold it: appends, upserts and lookups of DataFrames.
+
+    table = store.table("orders")
+    table.upsert(df, sequenceBy="lsn", deleteWhen="op = 'd'")
+    table.lookup(keys).show()
+
+A table is a shard; everything written here is read there, and the other way round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import SparkSession
+
+from strandline.errors import UsageError
+from strandline.spark import worker
+from strandline.spark.appends import append, append_at
+from strandline.spark.arrowtypes import for_spark, spark_schema
+from strandline.spark.columns import check_key
+from strandline.spark.incoming import Meaning
+from strandline.spark.jobs import Jobs, closure
+from strandline.spark.lookups import lookup
+from strandline.spark.upserts import upsert, upsert_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from strandline.handles.shard import Shard
+    from strandline.model.frontier import Time
+    from strandline.shard.command import UpperMismatch
+    from strandline.spark.desk import Desk
+    from strandline.spark.incoming import Expression
+    from strandline.spark.landed import Landed
+    from strandline.spark.lookups import Found
+
+
+class Table:
+    """One table of a store, for Spark. Get it with `store.table(name)`."""
+
+    def __init__(self, desk: Desk, *, slots: int | None = None) -> None:
+        self._desk = desk
+        self._slots = slots
+
+    @property
+    def name(self) -> str:
+        return self._desk.name
+
+    @property
+    def shard(self) -> Shard:
+        """The same rows without Spark."""
+        return self._desk.shard
+
+    def append(
+        self, df: DataFrame, *, lower: Time | None = None, upper: Time | None = None
+    ) -> Landed | UpperMismatch:
+        """Append the rows of a DataFrame at the next time: one Spark job, one commit.
+
+        Others that write at the same time only delay it. With `lower` and `upper` the rows have a
+        column `_time` within `[lower, upper)`, which is settled if it starts at the table's upper;
+        otherwise the answer is `UpperMismatch`, and nothing has happened.
+        """
+        jobs = self._jobs(df.sparkSession)
+        if lower is None and upper is None:
+            return append(self._desk, jobs, df)
+        return append_at(self._desk, jobs, df, *_interval(lower, upper))
+
+    def upsert(
+        self,
+        df: DataFrame,
+        keys: Sequence[str] | None = None,
+        sequenceBy: Expression | Sequence[Expression] | None = None,  # noqa: N803
+        deleteWhen: Expression | None = None,  # noqa: N803
+        *,
+        lower: Time | None = None,
+        upper: Time | None = None,
+    ) -> Landed | UpperMismatch:
+        """Each key gets the last of its rows, or none if that says `deleteWhen`: two Spark jobs.
+
+        `sequenceBy` names columns, or gives SQL expressions, by which one row of a key comes after
+        another; if they are columns of the table, a row that comes before the stored one is
+        dropped. Without it a key may have one row. Both may use columns that the table does not
+        have. Rows that are there already are not written again.
+
+        An independent writer: if another one is faster, old rows are looked up again. With `lower`
+        and `upper`, and a column `_time`, a replica: every time in `[lower, upper)` is settled at
+        once, or the answer is `UpperMismatch`.
+        """
+        check_key(self._desk.shard.machine.state.schema, keys, self.name)
+        jobs = self._jobs(df.sparkSession)
+        meaning = Meaning.of(sequenceBy, deleteWhen)
+        if lower is None and upper is None:
+            return upsert(self._desk, jobs, df, meaning)
+        return upsert_at(self._desk, jobs, df, meaning, _interval(lower, upper))
+
+    def lookup(
+        self,
+        keys: DataFrame | pa.Table,
+        as_of: Time | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """The rows whose key occurs in `keys`, as of a time: one Spark job, run at once.
+
+        What it costs follows the keys, not the table. The rows stay what they are, however often
+        the DataFrame is used; if they are many, for as long as the table is open.
+        """
+        session = _session(keys, spark)
+        found = lookup(self._desk, self._jobs(session), keys, as_of)
+        return _frame(session, found)
+
+    def lookup_arrow(
+        self,
+        keys: DataFrame | pa.Table,
+        as_of: Time | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> pa.Table:
+        """The same as an Arrow table in this process."""
+        session = _session(keys, spark)
+        return lookup(self._desk, self._jobs(session), keys, as_of).to_arrow(self._desk)
+
+    def close(self) -> None:
+        """Give back what the table holds. Repeating it is harmless; it opens again when used."""
+        self._desk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}>"
+
+    def _jobs(self, spark: SparkSession) -> Jobs:
+        return Jobs(spark, self._desk.shard.id, self._slots)
+
+
+def _interval(lower: Time | None, upper: Time | None) -> tuple[Time, Time]:
+    if lower is None or upper is None:
+        raise UsageError("lower and upper go together: give both, or neither")
+    return lower, upper
+
+
+def _session(keys: DataFrame | pa.Table, spark: SparkSession | None) -> SparkSession:
+    """The session of the keys, the one that was given, or the one that is active."""
+    own: SparkSession | None = getattr(keys, "sparkSession", None)
+    session = own or spark or SparkSession.getActiveSession()
+    if session is None:
+        raise UsageError("there is no Spark session: start one, or give it as spark=")
+    return session
+
+
+def _frame(spark: SparkSession, found: Found) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
+
+    layout = from_arrow_schema(spark_schema(found.schema.arrow()))
+    few = spark.createDataFrame(for_spark(found.rows), layout)
+    if not found.staged:
+        return few
+    count = len(found.staged)
+    numbers = spark.range(0, count, 1, numPartitions=count)
+    told = (found.site, found.told)
+    return few.unionByName(numbers.mapInArrow(closure(worker.read_staged, told), layout))

@@ -1,0 +1,165 @@
+"""Upserts a DataFrame: a job that gathers its rows, a job that resolves them, one commit.
+
+    1  gather    Spark evaluates the rows; few come back, many are put by place
+    2  resolve   range tasks look old rows up as of `lower - 1`, and put what changes
+    3  commit    at `[lower, upper)`
+
+An independent writer owns no time. If another one was faster, what it looked up is old: step 2 is
+done again at the new upper, with the rows of step 1, for as long as it takes. A replica's times
+were agreed on beforehand: it is told `UpperMismatch`, and drops its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.parts.rows import check_interval
+from strandline.shard.command import UpperMismatch
+from strandline.spark import worker
+from strandline.spark.appends import CONTENTION
+from strandline.spark.columns import check_key
+from strandline.spark.errands import send
+from strandline.spark.incoming import Meaning, to_upsert
+from strandline.spark.instruction import Errand
+from strandline.spark.landed import Landed, Load
+from strandline.spark.plan import Gathered, ranges
+from strandline.spark.schedule import RETURNED_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from strandline.handles.write import Appended
+    from strandline.model.frontier import Time
+    from strandline.model.schema import Schema
+    from strandline.spark.desk import Desk
+    from strandline.spark.jobs import Jobs
+
+
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """What came in, and under which schema it was gathered."""
+
+    schema: Schema
+    gathered: Gathered
+    rows: int
+    stored: tuple[str, ...]
+
+
+def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed:
+    """Upsert at the next time, whichever that is by then."""
+    started = desk.env.clock.monotonic_ms()
+    came = _gather(desk, jobs, frame, meaning, timed=False)
+    attempts = 0
+    try:
+        while True:
+            attempts += 1
+            lower = desk.writable().upper.time or 0
+            load, outcome = _resolve(desk, jobs, came, (lower, lower + 1), timed=False)
+            if not isinstance(outcome, UpperMismatch):
+                return _landed(desk, came, load, outcome, (jobs.count, attempts, started))
+            desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
+    finally:
+        desk.discard(staged.key for staged in came.gathered.staged)
+
+
+def upsert_at(
+    desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, bounds: tuple[Time, Time]
+) -> Landed | UpperMismatch:
+    """Settle `[lower, upper)` with rows that have their own times, if it starts at the upper."""
+    started = desk.env.clock.monotonic_ms()
+    check_interval(*bounds)
+    upper = desk.writable().upper
+    if upper.time != bounds[0]:
+        return UpperMismatch(upper)
+    came = _gather(desk, jobs, frame, meaning, timed=True)
+    try:
+        load, outcome = _resolve(desk, jobs, came, bounds, timed=True)
+    finally:
+        desk.discard(staged.key for staged in came.gathered.staged)
+    if isinstance(outcome, UpperMismatch):
+        return outcome
+    return _landed(desk, came, load, outcome, (jobs.count, 1, started))
+
+
+def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed: bool) -> _Came:
+    state = desk.writable()
+    schema = state.schema
+    check_key(schema, None, desk.name)
+    chosen = to_upsert(frame, schema, meaning, timed=timed)
+    site, _ = desk.stand(schema)
+    answers = jobs.over(chosen, worker.stage_rows, site, RETURNED_BYTES)
+    gathered = Gathered.from_answers(answers, schema)
+    rows = sum(answer.rows_in for answer in answers)
+    return _Came(schema, gathered, rows, meaning.stored(schema))
+
+
+def _resolve(
+    desk: Desk, jobs: Jobs, came: _Came, bounds: tuple[Time, Time], *, timed: bool
+) -> tuple[Load, Appended | UpperMismatch | None]:
+    """Look old rows up, find the differences and append them; `None` if there are none."""
+    lower, upper = bounds
+    load = _differences(desk, jobs, came, lower, timed=timed)
+    if not load.parts:
+        if load.few is None and not timed:
+            return load, None
+        few = came.schema.updates().empty_table() if load.few is None else load.few
+        return load, desk.writer().compare_and_append(few, lower=lower, upper=upper)
+    _, bench = desk.stand(came.schema)
+    load.put_few(bench, untimed=not timed)
+    outcome = load.commit(desk, lower, upper, restamp=False)
+    if isinstance(outcome, UpperMismatch):
+        desk.discard(part.key for part in load.parts)
+    return load, outcome
+
+
+def _differences(desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: bool) -> Load:
+    if not came.gathered:
+        return Load.of(())
+    as_of = lower - 1 if lower else None
+    site, bench = desk.stand(came.schema)
+    with desk.view() as view:
+        there = desk.stored(view.state, as_of, came.gathered)
+        works = ranges(came.gathered, there, jobs.slots)
+        room = desk.env.settings.inline_max_bytes // max(1, len(works))
+        errands = [
+            Errand(
+                tuple(work),
+                as_of,
+                time=None if timed else lower,
+                compare_stored=came.stored,
+                inline_max=room,
+            )
+            for work in works
+        ]
+        sent = send(errands, desk.shard.id, bench.put_object)
+        try:
+            return Load.of(jobs.errands(worker.upsert_ranges, site, sent))
+        finally:
+            desk.discard([sent.key] if sent.key else ())
+
+
+def _landed(
+    desk: Desk,
+    came: _Came,
+    load: Load,
+    outcome: Appended | None,
+    effort: tuple[int, int, int],
+) -> Landed:
+    jobs, attempts, started = effort
+    counts = load.counts
+    return Landed(
+        time=None if outcome is None else outcome.upper.last(),
+        upper=desk.shard.machine.state.upper if outcome is None else outcome.upper,
+        rows=came.rows,
+        upserted=counts.upserted,
+        deleted=counts.deleted,
+        unchanged=counts.unchanged,
+        late=counts.late,
+        superseded=counts.superseded,
+        parts=len(load.parts),
+        bytes=load.size,
+        jobs=jobs,
+        attempts=attempts,
+        seconds=(desk.env.clock.monotonic_ms() - started) / 1000,
+    )
