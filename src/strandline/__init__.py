@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     )
     from strandline.shard.settings import Settings as Settings
     from strandline.shard.state import Retention as Retention
+    from strandline.shard.term import TermHold as TermHold
     from strandline.shard.txn import Txn as Txn
 
 _HOMES = {
@@ -122,6 +123,7 @@ _HOMES = {
     "StoreError": "strandline.errors",
     "StrandlineError": "strandline.errors",
     "Subscription": "strandline.reading.subscribe",
+    "TermHold": "strandline.shard.term",
     "Timeline": "strandline.handles.store",
     "TimelineOwner": "strandline.handles.ownership",
     "Txn": "strandline.shard.txn",

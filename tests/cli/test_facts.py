@@ -163,7 +163,7 @@ def test_garbage_is_counted_with_the_version_that_made_it(state):
 
 
 def test_applications_are_shown_with_their_newest_batch(state):
-    batch = toy.toy_append([(5, 2, 1)], lower=2, upper=3, token="b")
+    batch = toy.toy_append([(5, 2, 1)], lower=2, upper=3, token="batch")
     after = toy.step(state, replace(batch, txn=Txn("query", 7)))
     assert shard_document(sight(after))["applications"] == [
         {"name": "query", "batch": 7, "appended": instant(after.instant_ms)}

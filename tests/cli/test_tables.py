@@ -150,3 +150,12 @@ def test_applications_have_a_table_if_there_are_any(state):
     out = printed(*tables.shard_tables(shard_document(sight(after))))
     assert "newest batch" in out
     assert "query 1" in out
+
+
+def test_a_term_is_shown_with_its_end(state):
+    held = toy.step(state, c.RegisterTerm(toy.R1, 1, 4_000, 60_000, "a plan"))
+    out = printed(*tables.holds_tables([holds_document(sight(held), {}, 4)], raw=False))
+    assert "nobody, until 1970-01-01 00:01:04" in out
+    late = Sight(held, held.upper, 64_000, 1_000)
+    out = printed(*tables.holds_tables([holds_document(late, {}, 4)], raw=False))
+    assert "ended, to be dropped" in out

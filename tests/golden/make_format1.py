@@ -26,7 +26,7 @@ from strandline.shard.txn import Txn
 from strandline.testing import toy
 
 HERE = Path(__file__).parent / "format1"
-MANIFESTS = (1, 8, 16, 25, 35)
+MANIFESTS = (1, 8, 16, 25, 35, 37)
 PULSES = {
     "live": Pulse(3, 0, Status.LIVE, 17, 60_000, "host-a 4711"),
     "suspected": Pulse(3, 2, Status.LIVE, 17, 60_000, "host-a 4711", 17, 1_700_000_000_000),
@@ -96,6 +96,7 @@ def history() -> list[c.Command]:
         append(0, txn=Txn("query 1", 7)),
         append(1, txn=Txn("load", 0, toy.digest_of(rows[3]))),
         c.ForgetTxn("load", 35),
+        c.RegisterTerm(toy.R1, 1, 1_700_000_300_000, 3_600_000, "a plan"),
     ]
 
 

@@ -222,9 +222,20 @@ class AnyHistory(RuleBasedStateMachine):
         seqno = max(0, self.state.seqno.number - back)
         self.attempt(c.Downgrade({name: (since, seqno)}))
 
-    @rule(pulse=st.integers(0, 6))
-    def expire(self, pulse):
-        self.attempt(c.Expire(frozenset({f"{pulse}.0"})))
+    @precondition(lambda self: not self.state.dropped)
+    @rule(number=few, ahead=st.none() | few, term_ms=st.integers(1, 2_000))
+    def take_a_term(self, number, ahead, term_ms):
+        since = None if ahead is None else self.state.readable_from() + ahead
+        self.attempt(c.RegisterTerm(f"t{number}", since, self._now, term_ms))
+
+    @rule(pulse=st.integers(0, 6), passed_ms=st.sampled_from([0, 0, 100, 1_000]))
+    def expire(self, pulse, passed_ms):
+        """Terms end by the clock and by nothing else."""
+        self._now += passed_ms
+        before = self.state.terms()
+        self.attempt(c.Expire(frozenset({f"{pulse}.0"}), self._now))
+        kept = {name: until_ms for name, until_ms in before.items() if until_ms > self._now}
+        assert self.state.terms() == kept
 
     @precondition(lambda self: not self.state.dropped)
     @rule(ahead=few, epoch=few, on=st.booleans())

@@ -196,6 +196,7 @@ EXAMPLES = {
     c.Create: c.Create(toy.NAME, OTHER_ID, OTHER, 9),
     c.RegisterWriter: c.RegisterWriter(W2, "1.0"),
     c.RegisterReader: c.RegisterReader(R2, "1.0", None),
+    c.RegisterTerm: c.RegisterTerm(R1, None, 0, 5),
     c.Downgrade: c.Downgrade({R1: (4, 0)}),
     c.Release: c.Release(readers=(R1,)),
     c.Expire: c.Expire(frozenset({"1.0"})),

@@ -290,8 +290,10 @@ def _holders(shard: Mapping[str, object], *, raw: bool) -> Grid | None:
 def _whereabouts(holder: Mapping[str, object]) -> Text:
     """The process behind a lease; one that is not plainly alive stands out."""
     status = str(holder["status"])
-    if status == "gone":
-        return Text("gone, to be dropped", style="yellow")
+    if status in {"gone", "ended"}:
+        return Text(f"{status}, to be dropped", style="yellow")
+    if status.startswith("until "):
+        return Text(f"nobody, until {_day(status.removeprefix('until '))}")
     where = visible(
         f"{holder['host']} {holder['pid'] if holder['pid'] is not None else ''}".strip()
     )

@@ -47,6 +47,17 @@ class RegisterReader:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterTerm:
+    """The same for a fixed time by the store's clock; without `since`, from where it begins."""
+
+    reader: str
+    since: Time | None
+    now_ms: int
+    term_ms: int
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Downgrade:
     """Give up times before `since` and objects before `seqno`, for readers of one process."""
 
@@ -63,9 +74,13 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Drop everybody whose pulse is over; the shell has seen that each of them is."""
+    """Drop everybody whose pulse is over; the shell has seen that each of them is.
+
+    And whose term has ended, by the store's clock.
+    """
 
     pulses: frozenset[str]
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +222,7 @@ Command = (
     Create
     | RegisterWriter
     | RegisterReader
+    | RegisterTerm
     | Downgrade
     | Release
     | Expire

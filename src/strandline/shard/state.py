@@ -14,7 +14,7 @@ Rules, proven by `check` after every transition:
     R7  a tombstone has no batches, no writers and no applications
     R8  an object is garbage, or referred to, and never both
 
-R24 and R25, about the batches of applications, stand in `txn`.
+R24 and R25, about the batches of applications, stand in `txn`; R26 and R27, about terms, in `term`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from strandline.errors import InvariantError, invariant
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo
+from strandline.shard.term import end_of
 from strandline.shard.txn import check_marks
 
 if TYPE_CHECKING:
@@ -44,12 +45,17 @@ class Reader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A leased reader: what may not be merged (`since`) and not be deleted (`seqno`)."""
 
     pulse: str
-    """The heartbeat that keeps it alive (see `pulse`)."""
+    """What keeps it: the heartbeat of a process (see `pulse`), or a term (see `term`)."""
     since: int | None
     """`None` holds no time back, only objects."""
     seqno: int
     """Objects that a version from this one on refers to stay."""
     purpose: str = ""
+
+    @property
+    def until_ms(self) -> int | None:
+        """When its term ends; `None` if a process keeps it alive."""
+        return end_of(self.pulse)
 
 
 class Writer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -180,6 +186,15 @@ class State:
         """The oldest version whose objects some reader may still be fetching."""
         return min((r.seqno for r in self.readers.values()), default=self.seqno.number)
 
+    def heartbeats(self) -> dict[str, str]:
+        """Every reader and writer that depends on a process, with the pulse of that process."""
+        found = {name: r.pulse for name, r in self.readers.items() if r.until_ms is None}
+        return found | {name: writer.pulse for name, writer in self.writers.items()}
+
+    def terms(self) -> dict[str, int]:
+        """Every reader that has a term, with its end."""
+        return {name: r.until_ms for name, r in self.readers.items() if r.until_ms is not None}
+
     def inline_bytes(self) -> int:
         """How much row data stands in the metadata itself."""
         return inline_size(self.batches) if self.inline_size < 0 else self.inline_size
@@ -245,6 +260,9 @@ def _check_holds(before: State, after: State) -> None:
     same = after.readers is before.readers and after.holds is before.holds
     if same and after.since == before.since:
         return
+    for name, reader in after.readers.items():
+        old = before.readers.get(name, reader)
+        invariant(old.pulse == reader.pulse, f"R27: {name} lives by another pulse")
     for name, since in after.since_holds():
         if after.readable_from() > since:
             raise InvariantError(f"R3: since {after.since} passed {name}'s hold of {since}")
