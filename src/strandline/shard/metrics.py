@@ -12,6 +12,7 @@ COUNTERS = {
     "appends": "appends that counted",
     "append_rows": "rows in appends that counted",
     "append_mismatches": "appends that found another upper",
+    "append_repeats": "appends of batches that had counted before",
     "commits": "metadata versions committed",
     "conflicts": "commits that another one overtook",
     "doubts": "store calls of unknown outcome, resolved by reading back",
