@@ -1,7 +1,7 @@
 """Batch reads of `format("strandline")`: a snapshot, or the changes of some versions.
 
-    planner    hold for a term ─► list ─► divide into tasks      (`partitions`)
-    task       fetch ─► add up what may be retracted ─► Arrow     (`read`)
+planner    hold for a term ─► list ─► divide into tasks      (`partitions`)
+task       fetch ─► add up what may be retracted ─► Arrow     (`read`)
 """
 
 from __future__ import annotations
