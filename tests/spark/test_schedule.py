@@ -20,9 +20,7 @@ PLACES = st.lists(st.integers(0, PLACE_MAX), min_size=1, max_size=50).map(sorted
 
 def covers_all(stretches: list[tuple[int, int]]) -> bool:
     firsts, lasts = zip(*stretches, strict=True)
-    joined = all(
-        last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False)
-    )
+    joined = all(last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False))
     return firsts[0] == 0 and lasts[-1] == PLACE_MAX and joined
 
 

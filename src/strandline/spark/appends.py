@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline.handles.write import Appended
 from strandline.parts.rows import check_interval
+from strandline.shard.command import UpperMismatch
 from strandline.spark import worker
 from strandline.spark.incoming import to_append
 from strandline.spark.instruction import Counts
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from strandline.model.frontier import Time
-    from strandline.shard.command import UpperMismatch
     from strandline.spark.desk import Desk
     from strandline.spark.instruction import Answer
     from strandline.spark.jobs import Jobs
@@ -62,6 +62,8 @@ def append_at(
     started = desk.env.clock.monotonic_ms()
     check_interval(lower, upper)
     state = desk.writable()
+    if state.upper.time != lower:
+        return UpperMismatch(state.upper)
     rows = to_append(frame, state.schema, timed=True)
     stand = desk.stand(state.schema)
     answers = jobs.over(rows, worker.append_rows, stand.site, (lower, upper))
