@@ -146,9 +146,9 @@ class Scan:
         errands = [
             Errand(tuple(work), self._time) for work in ranges(came, there, self._jobs.slots)
         ]
-        site, bench = desk.stand(self._schema)
-        sent = send(errands, desk.shard.id, bench.put_object)
-        told = (site, _encoder.encode(sent))
+        stand = desk.stand(self._schema)
+        sent = send(errands, desk.shard.id, stand.bench.put_object)
+        told = (stand.site, _encoder.encode(sent))
         return self._from_tasks(len(sent.ends), worker.look_up_rows, told)
 
     def _joined(self, scanned: DataFrame | None, inserted: pa.Table) -> DataFrame:
@@ -165,11 +165,11 @@ class Scan:
         works = plan_snapshot(parts, bytes_max=TASK_BYTES)
         if not works:
             return self._few(self._schema.arrow().empty_table())
-        site, bench = self._desk.stand(self._schema)
+        stand = self._desk.stand(self._schema)
         pieces = [encode_work(work) for work in works]
         ends = np.cumsum([len(piece) for piece in pieces]).tolist()
-        key = bench.put_object(b"".join(pieces), "works")
-        told = (site, key, ends)
+        key = stand.bench.put_object(b"".join(pieces), "works")
+        told = (stand.site, key, ends)
         return self._from_tasks(len(works), worker.read_works, told)
 
     def _from_tasks(self, count: int, task: object, told: tuple[object, ...]) -> DataFrame:
