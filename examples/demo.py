@@ -56,7 +56,7 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def orders(spark: SparkSession, ids: DataFrame, status: str, seq: int) -> DataFrame:
+def orders(ids: DataFrame, status: str, seq: int) -> DataFrame:
     """Rows of the table for these ids, with amounts that can be computed again."""
     return ids.select(
         "id",
@@ -69,7 +69,7 @@ def orders(spark: SparkSession, ids: DataFrame, status: str, seq: int) -> DataFr
 
 def load(spark: SparkSession, table: Table, rows: int) -> None:
     chapter(1, "A table of millions of rows", f"{rows:,} orders, written by Spark in one job.")
-    done = table.append(orders(spark, spark.range(rows), "placed", 0))
+    done = table.append(orders(spark.range(rows), "placed", 0))
     screen.print(f"   {done.rows:,} rows in {done.parts} parts, {megabytes(done.bytes)}")
     promise("all of them are there", holds=table.df(spark).count() == rows)
 
@@ -78,8 +78,8 @@ def upserts(spark: SparkSession, table: Table, rows: int) -> None:
     chapter(
         2,
         "Upserts that cost what they change",
-        "Random keys, each with a new status; those divisible by 13 are deleted. A copy-on-write table "
-        "would write every file again that holds one of them: here, all of them.",
+        "Random keys, each with a new status; those divisible by 13 are deleted. A copy-on-write "
+        "table would write every file again that holds one of them: here, all of them.",
     )
     whole = sum(part.size for part in table.shard.snapshot().parts())
     grid = Grid("keys", "seconds", "Spark jobs", "written", "copy on write", box=None)
@@ -97,7 +97,7 @@ def upserts(spark: SparkSession, table: Table, rows: int) -> None:
 def changed(spark: SparkSession, rows: int, count: int, seq: int) -> DataFrame:
     step = max(1, rows // count)
     ids = spark.range(0, rows, step, numPartitions=2).select((sql.col("id") + seq).alias("id"))
-    return orders(spark, ids, f"status {seq}", seq)
+    return orders(ids, f"status {seq}", seq)
 
 
 def told(size: int, done: Landed) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def main() -> None:
         finally:
             spark.stop()
     seconds = time.perf_counter() - begin
-    screen.print(f"\n[bold green]Everything held.[/] {seconds:.0f} seconds, Spark's start included.")
+    screen.print(f"\n[bold green]Everything held.[/] {seconds:.0f} seconds, with Spark's start.")
 
 
 if __name__ == "__main__":
