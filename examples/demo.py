@@ -1,6 +1,6 @@
-"""The main job: one shard, two writers, a kill, and every promise checked before your eyes.
+"""The main job: a keyed table of millions of rows that Spark upserts in fractions of a second.
 
-    make demo            or: python examples/demo.py
+    make demo            or: python examples/demo.py --rows 3000000
 
 Everything happens in a temporary folder. Each claim is checked when it is made; the first one
 that does not hold ends the demonstration with an error.
@@ -8,32 +8,28 @@ that does not hold ends the demonstration with an error.
 
 from __future__ import annotations
 
-import hashlib
-import signal
-import subprocess
-import sys
+import argparse
 import tempfile
-from datetime import UTC, datetime
-from itertools import pairwise
+import time
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import duckdb
+from pyspark.sql import functions as sql
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
 
 import strandline
-from strandline.cli.main import main as command
+import strandline.spark
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("writer", pa.string()),
-        pa.field("amount", pa.int64()),
-    ]
-)
-ROWS = 2_000
-"""Rows of one append: too many to stay in the metadata, so each becomes a part."""
-KILLED_AFTER = 8
-SURVIVOR_APPENDS = 24
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark import Landed, Table
+
+COLUMNS = "id BIGINT NOT NULL, customer BIGINT, amount DECIMAL(12,2), status STRING, seq BIGINT"
+SIZES = (100, 1_000, 10_000)
 
 screen = Console(highlight=False)
 
@@ -54,269 +50,128 @@ def promise(text: str, *, holds: bool) -> None:
     screen.print(f"   [green]✓[/] {text}")
 
 
-def batch(writer: str, start: int, count: int = ROWS) -> pa.Table:
-    ids = pa.array(range(start, start + count), pa.int64())
-    amounts = pa.array((number * 7 % 100 for number in range(start, start + count)), pa.int64())
-    return pa.table({"id": ids, "writer": [writer] * count, "amount": amounts}, schema=SCHEMA)
+def timed(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
-def fingerprint(rows: pa.Table) -> str:
-    """A digest of rows that does not depend on their order or on how they were cut."""
-    ordered = rows.sort_by("id").combine_chunks()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ordered.schema.remove_metadata()) as out:
-        out.write_table(ordered.replace_schema_metadata(None))
-    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
-
-
-# ---- what the two processes do
-
-
-def write(folder: str, name: str, first: int, appends: int) -> None:
-    """Append, and say so after each append that counts."""
-    with (
-        strandline.open(folder, upkeep=False) as store,
-        store.shard("orders").writer(f"demo, {name}") as writer,
-    ):
-        print("ready", flush=True)
-        sys.stdin.readline()
-        for turn in range(appends):
-            done = writer.append(batch(name, first + turn * ROWS))
-            print(turn, done.upper.time, flush=True)
-
-
-class WriterProcess:
-    """A writer in a process of its own, which waits for `go`."""
-
-    def __init__(self, folder: str, name: str, first: int, appends: int) -> None:
-        arguments = [sys.executable, __file__, folder, name, str(first), str(appends)]
-        self._running = subprocess.Popen(
-            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.confirmed: list[int] = []
-        """The times at which it was told that its appends are settled."""
-        self._read()
-
-    def go(self) -> None:
-        if self._running.stdin is not None:
-            self._running.stdin.write("go\n")
-            self._running.stdin.close()
-
-    def wait_for(self, appends: int) -> None:
-        while len(self.confirmed) < appends and self._read():
-            pass
-
-    def wait(self) -> int:
-        """Its exit code, after all that it still had to say."""
-        while self._read():
-            pass
-        return self._running.wait()
-
-    def kill(self) -> None:
-        self._running.send_signal(signal.SIGKILL)
-
-    def _read(self) -> str:
-        line = "" if self._running.stdout is None else self._running.stdout.readline()
-        words = line.split()
-        if line.endswith("\n") and len(words) == 2:
-            self.confirmed.append(int(words[1]) - 1)
-        return line
-
-
-# ---- the chapters
-
-
-def two_writers(folder: str, shard: strandline.Shard) -> None:
-    chapter(
-        1,
-        "Two processes append to one shard, and one is killed",
-        f"Each appends {ROWS:,} rows at a time. After {KILLED_AFTER} appends one gets kill -9.",
+def orders(ids: DataFrame, status: str, seq: int) -> DataFrame:
+    """Rows of the table for these ids, with amounts that can be computed again."""
+    return ids.select(
+        "id",
+        (sql.col("id") % 977).alias("customer"),
+        ((sql.col("id") % 10_000) / 100).cast("decimal(12,2)").alias("amount"),
+        sql.lit(status).alias("status"),
+        sql.lit(seq).cast("bigint").alias("seq"),
     )
-    survivor = WriterProcess(folder, "survivor", 0, SURVIVOR_APPENDS)
-    victim = WriterProcess(folder, "victim", 10_000_000, 1_000_000)
-    for writer in (survivor, victim):
-        writer.go()
-    victim.wait_for(KILLED_AFTER)
-    victim.kill()
-    promise("one is dead in the middle of its work", holds=victim.wait() == -signal.SIGKILL)
-    promise("the other did not notice and finished", holds=survivor.wait() == 0)
-
-    counts = dict(shard.snapshot().to_polars().group_by("writer").len().iter_rows())
-    promise(
-        f"all {counts['survivor']:,} rows of the survivor are there",
-        holds=counts["survivor"] == SURVIVOR_APPENDS * ROWS,
-    )
-    told = len(victim.confirmed) * ROWS
-    extra = counts["victim"] - told
-    promise(
-        f"all {told:,} rows that the victim had confirmed are there"
-        + (", and so is the append it died in, whole" if extra else ""),
-        holds=extra in {0, ROWS},
-    )
-    ids = shard.snapshot(columns=["id"]).to_polars()
-    promise(
-        f"none of the {ids.height:,} rows is there twice", holds=ids.unique().height == ids.height
-    )
-    times = dict.fromkeys(survivor.confirmed, "survivor") | dict.fromkeys(
-        victim.confirmed, "victim"
-    )
-    order = [times[time] for time in sorted(times)]
-    turns = sum(one != other for one, other in pairwise(order))
-    screen.print(f"   One history: the turn changed {turns} time(s).", style="dim")
 
 
-def a_race(shard: strandline.Shard) -> None:
-    upper = shard.upper.time or 0
+def load(spark: SparkSession, table: Table, rows: int) -> None:
+    chapter(1, "A table of millions of rows", f"{rows:,} orders, written by Spark in one job.")
+    done = table.append(orders(spark.range(rows), "placed", 0))
+    screen.print(f"   {done.rows:,} rows in {done.parts} parts, {megabytes(done.bytes)}")
+    promise("all of them are there", holds=table.df(spark).count() == rows)
+
+
+def upserts(spark: SparkSession, table: Table, rows: int) -> None:
     chapter(
         2,
-        "Two replicas compute the same time, and one of them wins",
-        f"Both call compare_and_append(lower={upper}): whoever is late is told so.",
+        "Upserts that cost what they change",
+        "Random keys, each with a new status; those divisible by 13 are deleted. A copy-on-write "
+        "table would write every file again that holds one of them: here, all of them.",
     )
-    rows = batch("replica", 20_000_000)
-    with shard.writer("replica a") as a, shard.writer("replica b") as b:
-        won = a.compare_and_append(rows, lower=upper, upper=upper + 1)
-        lost = b.compare_and_append(rows, lower=upper, upper=upper + 1)
-        promise(
-            f"a: appended, the upper is now {won.upper}", holds=isinstance(won, strandline.Appended)
+    whole = sum(part.size for part in table.shard.snapshot().parts())
+    grid = Grid("keys", "seconds", "Spark jobs", "written", "copy on write", box=None)
+    table.upsert(changed(spark, rows, 10, seq=1), deleteWhen="id % 13 = 0")  # Warms the cache.
+    for number, size in enumerate(SIZES, start=2):
+        done = table.upsert(
+            changed(spark, rows, size, seq=number), sequenceBy="seq", deleteWhen="id % 13 = 0"
         )
-        promise(
-            f"b: too late, upper is {lost.upper}", holds=isinstance(lost, strandline.UpperMismatch)
-        )
-        b.verify(rows, lower=upper, upper=upper + 1)
-        promise("b asks whether the winner wrote the same rows: the digests are equal", holds=True)
-        try:
-            b.verify(batch("replica", 20_000_001), lower=upper, upper=upper + 1)
-        except strandline.ReplicaDivergedError:
-            promise("other rows for the same time are refused: ReplicaDivergedError", holds=True)
-        else:
-            promise("other rows for the same time are refused", holds=False)
+        grid.add_row(*told(size, done), megabytes(whole))
+    screen.print(grid)
+    count = table.df(spark).where("seq > 0").count()
+    promise(f"{count:,} orders have a new status", holds=count > 0.8 * max(SIZES))
 
 
-def time_travel(shard: strandline.Shard) -> tuple[int, str]:
-    time = (shard.upper.time or 0) // 2
-    chapter(3, "Any time can be read again", f"As of {time}, as of its instant, and again.")
-    first = fingerprint(shard.snapshot(as_of=time).to_arrow())
-    moment = next(each for each in shard.state().moments if each.time == time)
-    instant = datetime.fromtimestamp(moment.instant_ms / 1000, UTC)
-    by_instant = shard.snapshot(as_of=instant)
-    screen.print(f"   as of {time}: {first}")
-    promise(
-        "twice the same rows", holds=fingerprint(shard.snapshot(as_of=time).to_arrow()) == first
+def changed(spark: SparkSession, rows: int, count: int, seq: int) -> DataFrame:
+    step = max(1, rows // count)
+    ids = spark.range(0, rows, step, numPartitions=2).select((sql.col("id") + seq).alias("id"))
+    return orders(ids, f"status {seq}", seq)
+
+
+def told(size: int, done: Landed) -> tuple[str, ...]:
+    written = megabytes(done.bytes) if done.bytes else "in the metadata"
+    return f"{size:,}", f"{done.seconds:.2f}", str(done.jobs), written
+
+
+def travel(spark: SparkSession, table: Table, rows: int) -> None:
+    chapter(3, "Time travel", "Every upsert was a time; each can be read as it was.")
+    newest = table.shard.upper.last() or 0
+    grid = Grid("as of", "orders", "with a new status", box=None)
+    for as_of in range(newest + 1):
+        df = table.df(spark, as_of)
+        fresh = df.where("seq > 0").count()
+        grid.add_row(str(as_of), f"{df.count():,}", f"{fresh:,}")
+    screen.print(grid)
+    promise("the first version is untouched", holds=table.df(spark, 0).count() == rows)
+
+
+def feed(spark: SparkSession, folder: str) -> None:
+    chapter(4, "A change feed", 'spark.read.format("strandline").option("readChangeFeed", "true")')
+    changes = (
+        spark.read.format("strandline")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", 2)
+        .load(f"{folder}/orders")
     )
-    again = fingerprint(shard.snapshot(as_of=by_instant.as_of).to_arrow())
-    promise(
-        f"as of {instant:%H:%M:%S.%f}"[:-3] + f" is as of {by_instant.as_of}",
-        holds=fingerprint(by_instant.to_arrow()) == again and by_instant.as_of >= time,
-    )
-    return time, first
+    kinds = changes.groupBy("_commit_version", "_change_type").count()
+    grid = Grid("version", "change", "rows", box=None)
+    found = sorted((row[0], row[1], row[2]) for row in kinds.collect())
+    for version, kind, count in found:
+        grid.add_row(str(version), kind, f"{count:,}")
+    screen.print(grid)
+    before = sum(count for _, kind, count in found if kind == "update_preimage")
+    after = sum(count for _, kind, count in found if kind == "update_postimage")
+    promise("every update has an image before and one after", holds=before == after > 0)
 
 
-def follow(shard: strandline.Shard) -> None:
-    upper = shard.upper.time or 0
-    chapter(
-        4,
-        "Changes can be followed",
-        f"The rows as of {upper - 1}, then every update, while a writer appends three times.",
-    )
-    total = waiting = 0
-    frontiers: list[int | None] = []
-    with shard.writer("demo, live") as writer, shard.subscribe(until=upper + 3) as subscription:
-        for event in subscription:
-            match event:
-                case strandline.Updates():
-                    waiting += event.rows.num_rows
-                    total += int(event.diffs.sum())
-                case strandline.Progress():
-                    frontiers.append(event.frontier.time)
-                    screen.print(
-                        f"   {waiting:>7,} updates, then [cyan]{event.frontier}[/]: "
-                        + ("the end" if event.frontier.is_closed else "all before it is final")
-                    )
-                    waiting = 0
-                    if not event.frontier.is_closed:
-                        writer.append(batch("live", 30_000_000 + total, 500))
-    known = [time for time in frontiers if time is not None]
-    promise("frontiers only ever moved forward", holds=known == sorted(set(known)))
-    with shard.snapshot(as_of=upper + 2) as snapshot:
-        promise(
-            f"all updates add up to the {total:,} rows of a snapshot: no gap, no overlap",
-            holds=total == snapshot.count(),
-        )
+def elsewhere(spark: SparkSession, table: Table) -> None:
+    chapter(5, "The same table without Spark", "DuckDB reads the same rows, as of the same time.")
+    connection = duckdb.connect()
+    table.shard.snapshot(columns=["id", "status", "amount"]).to_duckdb(connection, "orders")
+    query = "select count(*), sum(amount) from orders where status <> 'placed'"
+    ours = connection.execute(query).fetchone()
+    theirs = table.df(spark).where("status <> 'placed'").agg(sql.count("*"), sql.sum("amount"))
+    promise(f"both say {ours[0]:,} orders, {ours[1]} in all", holds=ours == tuple(theirs.first()))
 
 
-def tidy_up(folder: str, shard: strandline.Shard, time: int, before: str) -> None:
-    chapter(
-        5,
-        "History is merged, but never what somebody holds",
-        f"A reader holds {time}; keep 1 version, then compact everything.",
-    )
-    with shard.reader(since=time, purpose="demo, keeps an old time readable"):
-        shard.retain("1 versions")
-        figures = [_figures(shard)]
-        shard.compact(full=True)
-        figures.append(_figures(shard))
-        _print_figures(figures)
-        promise("fewer parts", holds=figures[1][0] < figures[0][0])
-        promise(
-            f"as of {time} it still answers {before}",
-            holds=fingerprint(shard.snapshot(as_of=time).to_arrow()) == before,
-        )
-        chapter(6, "Who holds what", "strandline holds LAKE orders")
-        promise(
-            "every hold has a name and a process", holds=command(["holds", folder, "orders"]) == 0
-        )
-    shard.compact(full=True)
-    promise(
-        f"the reader is gone: since moved to {shard.since}", holds=(shard.since.time or 0) > time
-    )
-    try:
-        shard.snapshot(as_of=time)
-    except strandline.SinceError as error:
-        promise(
-            f"as of {time} is refused; the oldest is {error.oldest}", holds=error.oldest is not None
-        )
-    else:
-        promise(f"as of {time} is refused", holds=False)
-
-
-def _figures(shard: strandline.Shard) -> tuple[int, int, int]:
-    state = shard.state()
-    parts = [part for each in state.batches for part in each.parts]
-    size = sum(part.size for part in parts) + state.inline_bytes()
-    return len(parts), sum(each.rows for each in state.batches), size
-
-
-def _print_figures(figures: list[tuple[int, int, int]]) -> None:
-    table = Table("", "parts", "updates", "bytes", box=None, padding=(0, 3))
-    for label, (parts, updates, size) in zip(("before", "after"), figures, strict=True):
-        table.add_row(label, f"{parts:,}", f"{updates:,}", f"{size:,}")
-    screen.print(table)
+def megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="strandline-demo-") as folder:
-        with strandline.open(folder, upkeep=False) as store:
-            shard = store.shard("orders", schema=SCHEMA, key=["id"])
-            screen.print("[bold]Strandline: tables with a clock[/]")
-            screen.print(
-                f"A store in {folder}, one shard [bold]orders[/] with the key id.", style="dim"
-            )
-            two_writers(folder, shard)
-            a_race(shard)
-            time, answer = time_travel(shard)
-            follow(shard)
-            tidy_up(folder, shard, time, answer)
-            chapter(7, "And the store is whole", "strandline fsck LAKE --deep")
-        promise("fsck found nothing wrong", holds=command(["fsck", folder, "--deep"]) == 0)
-    screen.print(
-        "\n[bold]What you saw:[/] two processes writing one history, a kill that lost nothing, a "
-        "race with one winner, the past read twice with the same answer, and a store that cleaned "
-        "up after itself."
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    rows = parser.parse_args().rows
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="strandline-demo-") as scratch:
+        folder = f"{scratch}/lake"
+        screen.print("Starting Spark …", style="dim")
+        spark = strandline.spark.session("demo")
+        try:
+            with strandline.open(folder) as store:
+                table = store.table("orders", COLUMNS, key=["id"])
+                load(spark, table, rows)
+                upserts(spark, table, rows)
+                travel(spark, table, rows)
+                feed(spark, folder)
+                elsewhere(spark, table)
+        finally:
+            spark.stop()
+    seconds = time.perf_counter() - begin
+    screen.print(f"\n[bold green]Everything held.[/] {seconds:.0f} seconds, with Spark's start.")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5:
-        write(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
-    else:
-        main()
+    main()

@@ -30,6 +30,8 @@ from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline.shard.lease import Heart
     from strandline.spark.table import Table
     from strandline.store.blob import Blob
@@ -94,11 +96,11 @@ def open_store(
     return store
 
 
-def _open_table(store: Store, name: str) -> Table:
+def _open_table(store: Store, name: str, schema: object, key: Sequence[str]) -> Table:
     # Only who asks for a table needs Spark, and its packages take a second to load.
     from strandline.spark.opening import open_table  # noqa: PLC0415
 
-    return open_table(store, name)
+    return open_table(store, name, schema, key)
 
 
 open = open_store  # noqa: A001 - the public name, `strandline.open`

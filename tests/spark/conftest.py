@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 300
+
+# Lets the tests of this folder import what they share.
+ROOT = str(Path(__file__).resolve().parents[2])
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,7 @@ The ports come from outside (`assembly`, or a simulation); this file only puts h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from strandline.spark.table import Table
 
 _STORE_KEY = "store"
+
+
+class NewTable(Protocol):
+    """Opens a shard for Spark, and creates it if there is a schema; see `assembly`."""
+
+    def __call__(self, store: Store, name: str, schema: object, key: Sequence[str]) -> Table: ...
 
 
 class StoreMark(msgspec.Struct, frozen=True, array_like=True):
@@ -86,7 +92,7 @@ class Store:
         *,
         url: str,
         is_here: Callable[[], bool] = lambda: True,
-        new_table: Callable[[Store, str], Table] | None = None,
+        new_table: NewTable | None = None,
     ) -> None:
         self.env = env
         self.url = url
@@ -117,15 +123,20 @@ class Store:
             check_same(state, None, key)
         return Shard(machine, self.leases, self.upkeep)
 
-    def table(self, name: str) -> Table:
-        """A shard for Spark: appends, upserts and lookups of DataFrames; one for each name."""
+    def table(self, name: str, schema: object = None, key: Sequence[str] = ()) -> Table:
+        """A shard for Spark: DataFrames in and out; one for each name.
+
+        With a schema, Spark's or Arrow's, it is created if it does not exist.
+        """
         self._check_open()
         if self._new_table is None:
             raise UsageError(f"store {self.url} was opened without Spark: use strandline.open")
         known = self._tables.get(name)
         # A shard that was dropped and created anew is another one.
-        if known is None or known.shard.id != self.shard(name).id:
-            known = self._tables[name] = self._new_table(self, name)
+        if known is None or schema is not None or known.shard.id != self.shard(name, key=key).id:
+            made = self._new_table(self, name, schema, key)
+            if known is None or known.shard.id != made.shard.id:
+                known = self._tables[name] = made
         return known
 
     def shards(self) -> list[str]:

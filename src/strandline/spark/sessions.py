@@ -57,12 +57,12 @@ def session(
         raise UsageError("a session has a master or a Connect address: leave one of them out")
     if trouble := pyspark_trouble(pyspark.__version__):
         raise NotInstalledError(trouble)
-    with warnings.catch_warnings():
-        # Spark's own test module, which it loads at start, warns of a pandas that we do not use.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-        if connect is not None:
-            return register(_connected(app, connect, settings or {}))
-        return register(_started(app, master, settings or {}))
+    # Spark warns of a pandas that we do not use, when it starts and at every job of ours. Whoever
+    # has a filter of their own for it keeps it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", append=True)
+    if connect is not None:
+        return register(_connected(app, connect, settings or {}))
+    return register(_started(app, master, settings or {}))
 
 
 def register(spark: SparkSession) -> SparkSession:

@@ -1,0 +1,160 @@
+"""Tables for Spark's users: appends, upserts and lookups of DataFrames, and what is refused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import strandline
+from strandline.errors import SchemaError, UsageError
+from strandline.shard.command import UpperMismatch
+
+COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string()), ("n", pa.int64())])
+DDL = "k long, v string, n long"
+
+
+@pytest.fixture
+def store(tmp_path):
+    with strandline.open(str(tmp_path / "lake"), upkeep=False) as opened:
+        opened.shard("t", schema=COLUMNS, key=["k"])
+        yield opened
+
+
+@pytest.fixture
+def table(store):
+    return store.table("t")
+
+
+def held(store, as_of=None):
+    return sorted(
+        map(tuple, (r.values() for r in store.shard("t").snapshot(as_of).to_arrow().to_pylist()))
+    )
+
+
+def test_a_table_is_one_for_each_name(store):
+    assert store.table("t") is store.table("t")
+    with pytest.raises(strandline.NotFoundError):
+        store.table("nothing")
+
+
+def test_few_rows_are_appended_inline_and_many_as_parts(spark, store, table):
+    few = table.append(spark.createDataFrame([(1, "a", 1)], DDL))
+    assert (few.time, few.rows, few.parts, few.jobs) == (0, 1, 0, 1)
+    many = table.append(spark.range(10, 20_000, 1, 2).selectExpr("id k", "'x' v", "id n"))
+    assert (many.time, many.rows, many.jobs) == (1, 19_990, 1)
+    assert many.parts == 2
+    assert many.bytes > 0
+    assert store.shard("t").snapshot().count() == 19_991
+    keys = [entry.key for entry in store.env.blob.list(f"{table.shard.id}/")]
+    assert sum(key.endswith(".parquet") for key in keys) == 2
+
+
+def test_nothing_to_append_moves_no_time(spark, store, table):
+    done = table.append(spark.createDataFrame([], DDL))
+    assert (done.time, done.rows) == (None, 0)
+    assert table.shard.upper.time == 0
+
+
+def test_an_upsert_inserts_replaces_deletes_and_leaves_alone(spark, store, table):
+    table.append(spark.createDataFrame([(1, "a", 1), (2, "b", 1), (3, "c", 1)], DDL))
+    came = spark.createDataFrame(
+        [
+            (1, "A", 1, "u"),
+            (2, "b", 1, "u"),
+            (3, None, None, "d"),
+            (4, "d", 1, "u"),
+            (9, "", 0, "d"),
+        ],
+        f"{DDL}, op string",
+    )
+    done = table.upsert(came, deleteWhen="op = 'd'")
+    assert (done.upserted, done.deleted, done.unchanged, done.jobs) == (2, 1, 2, 2)
+    assert held(store) == [(1, "A", 1), (2, "b", 1), (4, "d", 1)]
+    assert held(store, 0) == [(1, "a", 1), (2, "b", 1), (3, "c", 1)]
+    again = table.upsert(came, deleteWhen=F.col("op") == "d")
+    assert (again.time, again.unchanged) == (None, 5)
+
+
+def test_the_last_row_of_a_key_wins_by_an_order_that_need_not_be_stored(spark, store, table):
+    came = spark.createDataFrame(
+        [(1, "old", 1, 7), (1, "new", 1, 9), (2, "x", 1, 1)], f"{DDL}, lsn long"
+    )
+    done = table.upsert(came.repartition(3), sequenceBy="lsn")
+    assert (done.upserted, done.superseded) == (2, 1)
+    assert held(store) == [(1, "new", 1), (2, "x", 1)]
+    table.upsert(came.where("k = 1"), sequenceBy=["-lsn", "v"])
+    assert held(store) == [(1, "old", 1), (2, "x", 1)]
+
+
+def test_a_row_that_comes_late_is_dropped_where_the_order_is_stored(spark, store, table):
+    table.upsert(spark.createDataFrame([(1, "new", 5)], DDL), sequenceBy="n")
+    done = table.upsert(spark.createDataFrame([(1, "late", 4), (2, "x", 1)], DDL), sequenceBy="n")
+    assert (done.late, done.upserted) == (1, 1)
+    assert held(store) == [(1, "new", 5), (2, "x", 1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ddl", "options", "refusal"),
+    [
+        ([(1, "a")], "k long, v string", {}, (SchemaError, "lack 'n'")),
+        ([(1, "a", 1, 2)], f"{DDL}, x int", {}, (SchemaError, "no column 'x'")),
+        ([(1, "a", 1, 2)], f"{DDL}, x int", {"sequenceBy": "y"}, (SchemaError, "no column 'x'")),
+        ([(1, 2, 1)], "k long, v int, n long", {}, (SchemaError, "column 'v'")),
+        ([(1, "a", 1)], DDL, {"keys": ["v"]}, (UsageError, "has the key 'k'")),
+        ([(1, "a", 1)], DDL, {"sequenceBy": "nope + 1"}, (UsageError, "can't be understood")),
+        ([(1, "a", 1)], DDL, {"lower": 0}, (UsageError, "go together")),
+        ([(None, "a", 1)], DDL, {}, (SchemaError, "null in 'k'")),
+        ([(7, "a", 1), (7, "b", 1)], DDL, {}, (UsageError, "key 'k' = 7 has different rows")),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(spark, table, rows, ddl, options, refusal):
+    error, reason = refusal
+    with pytest.raises(error, match=reason):
+        table.upsert(spark.createDataFrame(rows, ddl), **options)
+    assert table.shard.upper.time == 0
+
+
+def test_a_replica_settles_an_interval_or_is_told_who_did(spark, store, table):
+    timed = spark.createDataFrame(
+        [(1, "a", 1, 0), (1, "b", 1, 2), (2, "x", 1, 1)], f"{DDL}, _time long"
+    )
+    done = table.upsert(timed, lower=0, upper=3)
+    assert (done.time, done.upserted) == (2, 3)
+    assert held(store, 0) == [(1, "a", 1)]
+    assert held(store, 2) == [(1, "b", 1), (2, "x", 1)]
+    assert table.upsert(timed, lower=0, upper=3) == UpperMismatch(done.upper)
+    assert table.append(timed, lower=0, upper=3) == UpperMismatch(done.upper)
+    nothing = spark.createDataFrame([], f"{DDL}, _time long")
+    assert table.upsert(nothing, lower=3, upper=5).upper.time == 5
+
+
+def test_keys_are_looked_up_as_of_a_time_from_arrow_and_from_spark(spark, store, table):
+    table.append(spark.range(0, 30_000, 1, 2).selectExpr("id k", "'old' v", "id n"))
+    table.upsert(spark.createDataFrame([(5, "new", 0)], DDL))
+    keys = pa.table({"k": [5, 6, 99_999]})
+    assert sorted(map(tuple, table.lookup(keys, spark=spark).collect())) == [
+        (5, "new", 0),
+        (6, "old", 6),
+    ]
+    assert table.lookup_arrow(keys, 0, spark=spark)["v"].to_pylist() == ["old", "old"]
+    # A key that several tasks look up is found once.
+    asked = spark.createDataFrame([(5,), (5,), (6,), (6,)], "k long").repartition(4)
+    assert sorted(map(tuple, table.lookup(asked).collect())) == [(5, "new", 0), (6, "old", 6)]
+    with pytest.raises(SchemaError, match="the keys lack 'k'"):
+        table.lookup(spark.range(3))
+
+
+def test_a_shard_in_memory_is_refused_by_name(spark):
+    with strandline.open("memory://", upkeep=False) as store:
+        store.shard("t", schema=COLUMNS, key=["k"])
+        with pytest.raises(UsageError, match="workers can't see it"):
+            store.table("t").append(spark.createDataFrame([(1, "a", 1)], DDL))
+
+
+def test_a_table_without_a_key_takes_appends_alone(spark, store):
+    store.shard("log", schema=COLUMNS)
+    log = store.table("log")
+    assert log.append(spark.range(3).selectExpr("id k", "'x' v", "id n")).rows == 3
+    with pytest.raises(UsageError, match="has no key"):
+        log.upsert(spark.createDataFrame([(1, "a", 1)], DDL))
