@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from strandline.config import cache_folder
 from strandline.errors import NotFoundError, StrandlineError
@@ -21,7 +22,8 @@ from strandline.spark.arrowtypes import for_spark
 from strandline.spark.blocks import Blocks
 from strandline.spark.cache import BlockCache
 from strandline.spark.errands import Errands
-from strandline.spark.instruction import Site, Staged, decode_ground, encode_answer
+from strandline.spark.instruction import Merge, Site, Staged, decode_ground, encode_answer
+from strandline.spark.merging import merged
 from strandline.spark.put import Bench
 from strandline.spark.relay import wrapped
 from strandline.spark.schedule import returnable
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _sites = msgspec.msgpack.Decoder(Site)
 _errands = msgspec.msgpack.Decoder(Errands)
+_merges = msgspec.msgpack.Decoder(tuple[Merge, ...])
 _staged = msgspec.msgpack.Decoder(tuple[Staged, ...])
 
 
@@ -107,6 +110,17 @@ def read_staged(
         for at in _tasks(batches):
             for batch in bench.unstaged(listed[at]):
                 yield from for_spark(pa.Table.from_batches([batch])).to_batches()
+
+
+def merge_units(
+    site: bytes, units: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Each row is the number of a unit of compaction."""
+    with _told():
+        bench = _bench(site)
+        listed = _merges.decode(units)
+        for at in _tasks(batches):
+            yield _answer(bench, replace(merged(bench, listed[at]), number=at))
 
 
 # What they stand on.
