@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config import Config, cache_folder, from_environment
-
-import pytest
-
 from strandline.config import (
     Config,
+    cache_folder,
     from_environment,
     java_home,
     name_worker_python,
@@ -71,6 +68,8 @@ def test_blocks_lie_where_spark_may_fill_the_disk(
     monkeypatch.setenv("SPARK_LOCAL_DIRS", local)
     base = Path(expected or tempfile.gettempdir())
     assert cache_folder(cache_dir) == base / f"strandline-cache-{os.getuid()}"
+
+
 @pytest.mark.parametrize(("text", "home"), [(None, None), ("", None), ("/opt/java", "/opt/java")])
 def test_an_empty_java_home_is_none(
     monkeypatch: pytest.MonkeyPatch, text: str | None, home: str | None

@@ -77,9 +77,14 @@ if TYPE_CHECKING:
     from strandline.reading.snapshot import Snapshot as Snapshot
     from strandline.reading.subscribe import Subscription as Subscription
     from strandline.shard.cancel import Cancel as Cancel
-    from strandline.shard.command import UpperMismatch as UpperMismatch
+    from strandline.shard.command import (
+        Repeated as Repeated,
+        UpperMismatch as UpperMismatch,
+    )
     from strandline.shard.settings import Settings as Settings
     from strandline.shard.state import Retention as Retention
+    from strandline.shard.term import TermHold as TermHold
+    from strandline.shard.txn import Txn as Txn
 
 _HOMES = {
     "Appended": "strandline.handles.write",
@@ -105,6 +110,7 @@ _HOMES = {
     "PartDescriptor": "strandline.reading.descriptor",
     "Progress": "strandline.reading.events",
     "Reader": "strandline.handles.shard",
+    "Repeated": "strandline.shard.command",
     "ReplicaDivergedError": "strandline.errors",
     "Retention": "strandline.shard.state",
     "SchemaError": "strandline.errors",
@@ -117,8 +123,10 @@ _HOMES = {
     "StoreError": "strandline.errors",
     "StrandlineError": "strandline.errors",
     "Subscription": "strandline.reading.subscribe",
+    "TermHold": "strandline.shard.term",
     "Timeline": "strandline.handles.store",
     "TimelineOwner": "strandline.handles.ownership",
+    "Txn": "strandline.shard.txn",
     "Updates": "strandline.reading.events",
     "UpperMismatch": "strandline.shard.command",
     "UsageError": "strandline.errors",

@@ -14,6 +14,7 @@ from strandline.cli.facts import (
     Sight,
     check_settled,
     history,
+    instant,
     lag_seconds,
     layout,
     live_rows,
@@ -27,6 +28,7 @@ from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.retention import parse_retention
 from strandline.shard.state import Retention
+from strandline.shard.txn import Txn
 from strandline.testing import toy
 
 FIRST = [(1, 0, 1), (2, 0, 1)]
@@ -118,7 +120,7 @@ def test_the_field_names_of_documents_are_a_promise(state):
     assert " ".join(shard_facts(sight(state))) == names
     extra = (
         "id version created settled epoch retention key schema_version columns layout batches "
-        "inline manifest garbage"
+        "inline manifest garbage applications"
     )
     assert " ".join(shard_document(sight(state))) == f"{names} {extra}"
 
@@ -158,3 +160,12 @@ def test_garbage_is_counted_with_the_version_that_made_it(state):
     swap = c.Replace(toy.W1, remove_parts=frozenset({"p"}), parts=(part,), garbage=("p",))
     document = shard_document(sight(toy.step(state, swap)))
     assert document["garbage"] == {"objects": 1, "oldest_version": state.seqno.number + 1}
+
+
+def test_applications_are_shown_with_their_newest_batch(state):
+    batch = toy.toy_append([(5, 2, 1)], lower=2, upper=3, token="batch")
+    after = toy.step(state, replace(batch, txn=Txn("query", 7)))
+    assert shard_document(sight(after))["applications"] == [
+        {"name": "query", "batch": 7, "appended": instant(after.instant_ms)}
+    ]
+    assert shard_document(sight(state))["applications"] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cli.facts import Sight
+from strandline.cli.facts import Sight, instant
 from strandline.cli.holding import bounds, holds_document
 from strandline.model.frontier import Frontier
 from strandline.shard import command as c
@@ -65,6 +65,7 @@ def test_what_bounds_since_is_in_the_document(state):
             "purpose": "a report",
             "since": 2,
             "version": held.readers[toy.R1].seqno,
+            "until": None,
             "pulse": "0.0",
             "host": "host-a",
             "pid": 4711,
@@ -123,3 +124,12 @@ def test_garbage_says_who_keeps_it(state):
 def test_the_upper_that_readers_see_bounds_since(state):
     early = Sight(retained(state, 60_000), Frontier(2), 1_000 + HOUR_MS, 1_000)
     assert bounds(early)[0].kind == "newest"
+
+
+def test_a_term_is_shown_with_its_end_and_no_process(state):
+    end_ms = 1_000 + HOUR_MS
+    held = toy.step(state, c.RegisterTerm(toy.R1, 2, 1_000, HOUR_MS, "a plan"))
+    for now_ms, status in ((end_ms - 1, f"until {instant(end_ms)}"), (end_ms, "ended")):
+        (reader,) = holds_document(sight(held, now_ms), {}, 4)["readers"]
+        assert (reader["until"], reader["status"]) == (instant(end_ms), status)
+        assert (reader["pulse"], reader["host"], reader["pid"]) == (None, "", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console, Group
@@ -12,6 +13,7 @@ from strandline.cli.facts import Sight, history, shard_document, shard_facts
 from strandline.cli.holding import holds_document
 from strandline.shard import command as c
 from strandline.shard.pulse import Pulse, Status
+from strandline.shard.txn import Txn
 from strandline.testing import toy
 
 EVIL = "\x1b]0;owned\x07[red]"
@@ -139,3 +141,21 @@ def test_a_shard_that_can_not_be_read_says_why_and_what_next():
     out = printed(*tables.unreadable_lines([{"name": "a", "reason": EVIL}], "./lake"))
     assert "unreadable  a: \\x1b]0;owned" in out
     assert "next: strandline fsck ./lake" in out
+
+
+def test_applications_have_a_table_if_there_are_any(state):
+    assert "application" not in printed(*tables.shard_tables(shard_document(sight(state))))
+    batch = toy.toy_append([(5, 2, 1)], lower=2, upper=3, token="c")
+    after = toy.step(state, replace(batch, txn=Txn("query 1", 7)))
+    out = printed(*tables.shard_tables(shard_document(sight(after))))
+    assert "newest batch" in out
+    assert "query 1" in out
+
+
+def test_a_term_is_shown_with_its_end(state):
+    held = toy.step(state, c.RegisterTerm(toy.R1, 1, 4_000, 60_000, "a plan"))
+    out = printed(*tables.holds_tables([holds_document(sight(held), {}, 4)], raw=False))
+    assert "nobody, until 1970-01-01 00:01:04" in out
+    late = Sight(held, held.upper, 64_000, 1_000)
+    out = printed(*tables.holds_tables([holds_document(late, {}, 4)], raw=False))
+    assert "ended, to be dropped" in out

@@ -22,10 +22,11 @@ from strandline.shard.codec import Record, encode_manifest, encode_record
 from strandline.shard.decide import decide
 from strandline.shard.pulse import Pulse, Status, encode_pulse
 from strandline.shard.state import Manifest, MomentChunk, Retention, State
+from strandline.shard.txn import Txn
 from strandline.testing import toy
 
 HERE = Path(__file__).parent / "format1"
-MANIFESTS = (1, 8, 16, 25)
+MANIFESTS = (1, 8, 16, 25, 35, 37)
 PULSES = {
     "live": Pulse(3, 0, Status.LIVE, 17, 60_000, "host-a 4711"),
     "suspected": Pulse(3, 2, Status.LIVE, 17, 60_000, "host-a 4711", 17, 1_700_000_000_000),
@@ -89,6 +90,13 @@ def history() -> list[c.Command]:
         c.Expire(frozenset({"3.0"})),
         toy.toy_append(lower=0, upper=None, token="e" * 32, writer=toy.W2),
         c.Release(writers=(toy.W2,)),
+        c.Drop(),
+        c.Create(toy.NAME, toy.ID, toy.SCHEMA, 1_700_000_200_000),
+        c.RegisterWriter(toy.W1, "5.0"),
+        append(0, txn=Txn("query 1", 7)),
+        append(1, txn=Txn("load", 0, toy.digest_of(rows[3]))),
+        c.ForgetTxn("load", 35),
+        c.RegisterTerm(toy.R1, 1, 1_700_000_300_000, 3_600_000, "a plan"),
     ]
 
 

@@ -7,10 +7,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from strandline.errors import FencedError, HandleClosedError, SchemaError, SinceError, UsageError
+from strandline.errors import (
+    ConflictError,
+    FencedError,
+    HandleClosedError,
+    NameRefusedError,
+    SchemaError,
+    SinceError,
+    UsageError,
+)
 from strandline.handles.shard import Shard
 from strandline.handles.write import Appended
 from strandline.model.frontier import Frontier
+from strandline.shard import command as c
 from strandline.shard.state import Retention
 from strandline.testing.lab import COLUMNS, Lab, new_store, rows
 
@@ -113,3 +122,71 @@ def test_changes_follow_a_snapshot_without_gap(shard: Shard) -> None:
     with shard.listen(as_of=3, until=5) as listening:
         tables = [event.rows for event in listening if hasattr(event, "rows")]
     assert [table["id"].to_pylist() for table in tables] == [[4]]
+
+
+def test_an_application_is_known_until_it_is_forgotten_by_name(shard: Shard) -> None:
+    assert shard.txn("query") is None
+    with shard.writer() as writer:
+        writer.append(rows(7), txn=("query", 3))
+        assert shard.txn("query") == 3
+        assert shard.forget_txn("query") == 3
+        assert shard.forget_txn("query") is None
+        assert isinstance(writer.append(rows(7), txn=("query", 3)), Appended)
+    with pytest.raises(NameRefusedError, match="application name"):
+        shard.forget_txn("a\nb")
+
+
+def test_an_application_that_goes_on_meanwhile_is_not_forgotten(shard: Shard) -> None:
+    with shard.writer() as writer:
+        writer.append(rows(7), txn=("query", 0))
+        seen = shard.state()
+        writer.append(rows(8), txn=("query", 1))
+        with pytest.raises(ConflictError, match="look again"):
+            shard.machine.demand(c.ForgetTxn("query", seen.txns["query"].seqno))
+    assert shard.txn("query") == 1
+
+
+def test_a_term_outlives_its_process_and_ends_by_the_stores_clock(lab: Lab, shard: Shard) -> None:
+    """What it pinned can be read until then, by whoever knows the names of its objects."""
+    with new_store(lab) as planner:
+        hold = planner.shard("orders").term_reader(2, term_ms=60_000, purpose="a plan")
+        state = planner.shard("orders").state()
+        assert hold.until_ms == lab.clock.now + 60_000
+        assert (hold.since, hold.seqno) == (2, state.readers[hold.id].seqno)
+    keys = [key for batch in state.batches for key in batch.object_keys()]
+    shard.retain("1 version")
+    for now_ms in (lab.clock.now, hold.until_ms - 1):
+        lab.clock.now = now_ms
+        shard.compact(full=True)
+        assert shard.since == Frontier(2)
+        assert shard.snapshot(2).count() == 3
+        assert all(lab.blob.get(key) is not None for key in keys)
+    lab.clock.now = hold.until_ms
+    shard.compact(full=True)
+    shard.compact(full=True)
+    assert shard.since == Frontier(4)
+    assert hold.id not in shard.state().readers
+
+
+def test_a_term_is_given_back_early_by_its_id_from_any_process(lab: Lab, shard: Shard) -> None:
+    hold = shard.term_reader(term_ms=60_000)
+    assert hold.since == 0
+    with new_store(lab) as other, shard.reader(3) as leased:
+        handle = other.shard("orders")
+        handle.end_term(hold.id)
+        handle.end_term(hold.id)
+        assert hold.id not in shard.state().readers
+        with pytest.raises(UsageError, match="has no term"):
+            handle.end_term(leased.id)
+        with pytest.raises(NameRefusedError):
+            handle.end_term("quarter")
+
+
+def test_terms_that_can_not_be_are_refused(shard: Shard) -> None:
+    with pytest.raises(UsageError, match="30 days"):
+        shard.term_reader(term_ms=0)
+    shard.retain("1 version")
+    shard.compact()
+    with pytest.raises(SinceError, match="oldest"):
+        shard.term_reader(2, term_ms=60_000)
+    assert shard.state().terms() == {}

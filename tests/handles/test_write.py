@@ -26,6 +26,7 @@ from strandline.shard import command as c
 from strandline.shard.machine import Machine
 from strandline.shard.state import State, check_whole
 from strandline.shard.timeline import PlainTimeline
+from strandline.shard.txn import Txn
 from strandline.system import SystemTasks
 from strandline.testing.lab import COLUMNS, Lab
 
@@ -384,3 +385,94 @@ def test_whoever_keeps_house_is_told_of_appends(lab: Lab):
     writer = Writer(machine, lab.leases(machine.env).writer(machine), lambda: told.append(1))
     writer.append(rows(1))
     assert told == [1]
+
+
+# Transactions of applications.
+
+
+@pytest.mark.parametrize("inline", [32_768, 0])
+def test_a_batch_that_is_tried_again_counts_once(lab: Lab, inline: int):
+    first, second = (writer_on(lab, inline_max_bytes=inline) for _ in range(2))
+    assert isinstance(first.append(rows(1, 2), txn=("query", 0)), Appended)
+    first.append(rows(3))
+    kept = {entry.key for entry in lab.blob.list("")}
+    again = second.append(rows(2, 1), txn=("query", 0))
+    assert again == c.Repeated("query", 0, 0)
+    at_zero = second.compare_and_append(rows(1, 2), lower=0, upper=1, txn=Txn("query", 0))
+    assert at_zero == again
+    assert {entry.key for entry in lab.blob.list("")} == kept, "nothing was put for it"
+    assert [row[0] for row in stored(lab, newest(lab))] == [1, 2, 3]
+    assert second._machine.env.metrics.value("append_repeats", "orders") == 2
+
+
+def test_another_content_of_the_newest_batch_is_refused_and_an_older_one_is_not_compared(lab: Lab):
+    writer = writer_on(lab)
+    writer.append(rows(1), txn=("query", 0))
+    with pytest.raises(ReplicaDivergedError, match="batch 0 of application query"):
+        writer.append(rows(2), txn=("query", 0))
+    writer.append(rows(2), txn=("query", 1))
+    assert writer.append(rows(9), txn=("query", 0)) == c.Repeated("query", 0, 1)
+    assert [row[0] for row in stored(lab, newest(lab))] == [1, 2]
+
+
+@pytest.mark.parametrize("happens", [True, False])
+def test_the_next_process_finds_a_batch_of_unknown_fate(lab: Lab, *, happens: bool):
+    """The first one died before it heard what came of its append."""
+    dying = writer_on(lab, commit_deadline_ms=0, inline_max_bytes=0)
+    env = dying._machine.env
+    fates = [(happens, MaybeAppliedError)]
+    object.__setattr__(env, "consensus", Troubled(env.consensus, "compare_and_set", fates))
+    with pytest.raises(MaybeAppliedError):
+        dying.append(rows(1), txn=("query", 0))
+    outcome = writer_on(lab).append(rows(1), txn=("query", 0))
+    assert isinstance(outcome, c.Repeated if happens else Appended)
+    assert [row[0] for row in stored(lab, newest(lab))] == [1]
+
+
+def test_batches_of_two_processes_race_and_one_counts(lab: Lab):
+    tasks = SystemTasks()
+    writers = [writer_on(lab, inline_max_bytes=size) for size in (0, 32_768)]
+    outcomes: list[object] = []
+
+    def work(writer: Writer) -> None:
+        outcomes.extend(writer.append(rows(n), txn=("query", n)) for n in range(10))
+
+    for task in [tasks.start("w", lambda w=writer: work(w)) for writer in writers]:
+        assert task.join(60_000)
+    state = newest(lab)
+    assert [row[0] for row in stored(lab, state)] == list(range(10))
+    assert sum(isinstance(each, Appended) for each in outcomes) == 10
+    named = {part.key for batch in state.batches for part in batch.parts}
+    assert {entry.key for entry in lab.blob.list("")} == named, "what came too late was discarded"
+
+
+def test_parts_of_a_batch_that_counted_are_not_appended_again(lab: Lab):
+    writer = writer_on(lab, inline_max_bytes=0)
+    one, two = (writer.prepare(rows(1), lower=at, upper=at + 1) for at in (0, 1))
+    for prepared, expected in ((one, Appended), (two, c.Repeated)):
+        outcome = writer.commit_parts(
+            prepared.batch,
+            prepared.digests,
+            lower=prepared.lower,
+            upper=prepared.upper,
+            txn=("query", 4),
+        )
+        assert type(outcome) is expected
+    assert [row[0] for row in stored(lab, newest(lab))] == [1]
+
+
+def test_a_batch_that_counted_is_repeated_although_the_shard_is_closed(lab: Lab):
+    writer = writer_on(lab)
+    writer.append(rows(1), txn=("query", 0))
+    writer.advance(None)
+    assert writer.append(rows(1), txn=("query", 0)) == c.Repeated("query", 0, 0)
+    with pytest.raises(BoundsError, match="closed"):
+        writer.append(rows(1), txn=("query", 1))
+
+
+def test_bad_transactions_are_refused_and_nothing_happens(lab: Lab):
+    writer = writer_on(lab)
+    for txn in (("", 0), ("query", -1), ("a\nb", 0)):
+        with pytest.raises(UsageError):
+            writer.append(rows(1), txn=txn)
+    assert newest(lab).txns == {}

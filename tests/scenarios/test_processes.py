@@ -26,7 +26,7 @@ from strandline.upkeep.garbage import named
 
 pytestmark = pytest.mark.process
 
-LEASE = 400
+LEASE = 1_000
 WAIT = 10 * LEASE
 """Half of what the simulator waits: this is real time."""
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -27,6 +27,7 @@ from strandline.shard.codec import (
 )
 from strandline.shard.decide import decide
 from strandline.shard.state import Manifest, MomentChunk, Retention, check, check_whole
+from strandline.shard.txn import Txn
 from strandline.testing import toy
 
 LINE = "line"
@@ -48,6 +49,7 @@ class AnyHistory(RuleBasedStateMachine):
         self._now = 1000
         self._fresh = 0
         self._last = None
+        self._batch = 0
         self.commit(c.Create(toy.NAME, toy.ID, toy.SCHEMA, 5))
         self.commit(c.RegisterWriter(self.writer_id(0), "6.0"))
         self.commit(c.Retain(Retention(None, 2)))
@@ -126,8 +128,13 @@ class AnyHistory(RuleBasedStateMachine):
             writer=min(self.state.writers),
             key=key,
         )
+        self._batch += 1
         command = replace(
-            made, now_ms=self._now, epoch=self.state.epoch, timeline=self.state.timeline
+            made,
+            now_ms=self._now,
+            epoch=self.state.epoch,
+            timeline=self.state.timeline,
+            txn=None if attached else Txn("query", self._batch),
         )
         self.commit(command)
         self._last = command
@@ -145,6 +152,18 @@ class AnyHistory(RuleBasedStateMachine):
     def append_again(self):
         """A duplicate of the last append never counts, whatever has happened since."""
         assert not isinstance(decide(self.state, self._last), c.Changed)
+
+    @precondition(lambda self: self.state.writers and self.state.txns)
+    @rule(back=few, row=st.integers(5, 6))
+    def batch_again(self, back, row):
+        """A batch of an application never counts twice, whoever brings it and wherever to."""
+        newest = self.state.txns["query"].batch
+        made = toy.toy_append(
+            [(row, 99, 1)], lower=99, upper=100, token="again", writer=min(self.state.writers)
+        )
+        command = replace(made, txn=Txn("query", newest - back))
+        expected = c.Diverged if back == 0 else c.Repeated
+        self.commit(command, expected)
 
     @precondition(lambda self: self.state.writers)
     @rule(off=st.integers(1, 3))
@@ -203,9 +222,20 @@ class AnyHistory(RuleBasedStateMachine):
         seqno = max(0, self.state.seqno.number - back)
         self.attempt(c.Downgrade({name: (since, seqno)}))
 
-    @rule(pulse=st.integers(0, 6))
-    def expire(self, pulse):
-        self.attempt(c.Expire(frozenset({f"{pulse}.0"})))
+    @precondition(lambda self: not self.state.dropped)
+    @rule(number=few, ahead=st.none() | few, term_ms=st.integers(1, 2_000))
+    def take_a_term(self, number, ahead, term_ms):
+        since = None if ahead is None else self.state.readable_from() + ahead
+        self.attempt(c.RegisterTerm(f"t{number}", since, self._now, term_ms))
+
+    @rule(pulse=st.integers(0, 6), passed_ms=st.sampled_from([0, 0, 100, 1_000]))
+    def expire(self, pulse, passed_ms):
+        """Terms end by the clock and by nothing else."""
+        self._now += passed_ms
+        before = self.state.terms()
+        self.attempt(c.Expire(frozenset({f"{pulse}.0"}), self._now))
+        kept = {name: until_ms for name, until_ms in before.items() if until_ms > self._now}
+        assert self.state.terms() == kept
 
     @precondition(lambda self: not self.state.dropped)
     @rule(ahead=few, epoch=few, on=st.booleans())
@@ -250,7 +280,8 @@ class AnyHistory(RuleBasedStateMachine):
             return
         chunk = self.toy.put_chunk(self.fresh("k"), batch.parts)
         keys = frozenset(part.key for part in batch.parts)
-        self.commit(c.Replace(min(self.state.writers), keys, chunks=(chunk,)))
+        since = self.state.readable_from()
+        self.commit(c.Replace(min(self.state.writers), keys, chunks=(chunk,), since=since))
 
     @precondition(lambda self: not self.state.dropped)
     @rule(count=st.integers(1, 4), duration=st.none() | st.integers(0, 600))

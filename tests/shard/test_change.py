@@ -25,6 +25,7 @@ from strandline.shard.state import (
     Writer,
     inline_size,
 )
+from strandline.shard.txn import Mark
 from strandline.testing import toy
 
 ZERO = toy.Digest.ZERO.pack()
@@ -44,6 +45,8 @@ S = _settled()
 BATCH = toy.toy_append([(9, 4, 1)], lower=4, upper=5, token="x").batch
 MOMENT = Moment(9, 9, ZERO)
 CHUNK = MomentChunk("m", 1, 1, 2, 0, 1, 1000, 1000, ZERO)
+
+MARK = Mark(7, ONE.pack(), 3, 1000)
 
 EACH = [
     pytest.param(Change(), {}, id="nothing"),
@@ -100,6 +103,8 @@ EACH = [
         Change(manifest=Manifest(1, "m", 1, 1)), {"manifest": Manifest(1, "m", 1, 1)}, id="manifest"
     ),
     pytest.param(Change(dropped=True), {"dropped": True}, id="dropped"),
+    pytest.param(Change(txns={"q": MARK}), {"txns": {"q": MARK}}, id="an application"),
+    pytest.param(Change(txns={"q": None}), {}, id="an application that is not known"),
 ]
 
 

@@ -34,6 +34,7 @@ from strandline.shard.state import (
     State,
     Writer,
 )
+from strandline.shard.txn import Mark
 from strandline.testing import toy
 
 WIDER = toy.SCHEMA.evolve(pa.schema([("row", pa.int64()), ("note", pa.string())]))
@@ -75,6 +76,7 @@ criticals = _struct(Critical, times, counts, words)
 retentions = _struct(Retention, st.none() | counts, st.none() | counts)
 garbages = _struct(Garbage, counts, _tuples(words), _tuples(words))
 manifests = _struct(Manifest, counts, words, counts, u64)
+marks = _struct(Mark, counts, packed, counts, instants)
 schemas = st.sampled_from([toy.SCHEMA, WIDER])
 
 CHANGE = {
@@ -102,6 +104,7 @@ CHANGE = {
     "garbage_collected": _tuples(words),
     "manifest": st.none() | manifests,
     "dropped": st.booleans(),
+    "txns": st.dictionaries(words, st.none() | marks, max_size=2),
     "created": st.none() | st.builds(Created, words, words, schemas.map(pack_schema), instants),
 }
 STATE = {
@@ -127,6 +130,7 @@ STATE = {
     "retention": retentions,
     "garbage": _tuples(garbages),
     "manifest": st.none() | manifests,
+    "txns": st.dictionaries(words, marks, max_size=2),
 }
 changes = st.builds(Change, **CHANGE)
 states = st.builds(State, **STATE)

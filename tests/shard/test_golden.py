@@ -85,7 +85,7 @@ def test_the_golden_records_add_up_to_the_golden_manifests():
             manifests += 1
             assert decode_manifest(NAME, state.seqno, manifest, "key") == state
             assert encode_manifest(state) == manifest
-    assert manifests == 4
+    assert manifests == 6
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -221,3 +221,31 @@ def test_a_reader_of_a_dropped_shard_does_not_go_on_in_its_successor(lab: Lab) -
     lab.machine()
     with pytest.raises(NotFoundError, match="created anew"):
         pin.state()
+
+
+def test_r26_a_term_is_buried_by_anybody_after_its_end_and_by_nobody_before(lab: Lab) -> None:
+    planner, other = lab.machine(), lab.machine()
+    _settled(planner, 10)
+    hold = lab.leases(planner.env).term_reader(planner, since=4, term_ms=1_000, purpose="a plan")
+    lab.close()
+    lab.opened.clear()
+    leases = lab.leases(other.env)
+    for now in (hold.until_ms - 1, 5, hold.until_ms - 1):
+        lab.clock.now = now
+        other.refresh()
+        leases.bury(other)
+        assert other.refresh().terms() == {hold.id: hold.until_ms}
+    lab.clock.now = hold.until_ms
+    leases.bury(other)
+    assert other.refresh().readers == {}
+
+
+def test_a_shard_without_terms_costs_no_look_at_the_clock(lab: Lab) -> None:
+    machine = lab.machine()
+    leases = lab.leases(machine.env)
+    reader = leases.reader(machine, since=0)
+    looks: list[int] = []
+    object.__setattr__(machine.env.consensus, "_now_ms", lambda: looks.append(1) or 5)
+    leases.bury(machine)
+    assert looks == []
+    reader.close()

@@ -11,6 +11,9 @@ SLICE = [
     "doubt_is_taken_for_failure",
     "nothing_is_withdrawn",
     "epoch_is_not_checked",
+    "batches_are_lost_with_truncation",
+    "only_the_newest_batch_is_known",
+    "content_is_not_compared",
 ]
 
 

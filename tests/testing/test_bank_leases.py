@@ -11,6 +11,9 @@ SLICE = [
     "own_clock_is_not_asked",
     "hold_passes_pins",
     "pin_ends_with_the_listing",
+    "terms_die_with_their_planner",
+    "terms_end_early",
+    "terms_hold_no_objects",
 ]
 
 

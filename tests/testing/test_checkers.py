@@ -1,6 +1,6 @@
 """Every checker passes good histories, and names each violation that is planted in one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -16,6 +16,7 @@ from strandline.testing.history import (
     Result,
     Seen,
     Stream,
+    Term,
     Version,
 )
 from strandline.testing.tables import rows
@@ -272,6 +273,42 @@ def test_a_deleted_object_that_was_held_is_named():
     deleted = [Deleted("s", "k1", 5), Deleted("s", "k2", 6, ("v7 refers to it",))]
     wrong = checkers.held_objects_stay(given(deleted=deleted))
     assert wrong == ["k2 was deleted at 6 although v7 refers to it"]
+
+
+def _batch(result, row="a"):
+    call = Line("w", 1, 2, result, row=row, time=0).append()
+    return replace(call, batch="batch 3 of query")
+
+
+@pytest.mark.parametrize(
+    ("results", "times", "wrong"),
+    [
+        (["applied"], 1, ""),
+        (["unknown"], 0, ""),
+        (["unknown", "unknown", "repeated"], 1, ""),
+        (["unknown", "applied", "repeated"], 1, ""),
+        (["unknown", "applied"], 2, "is stored 2 times"),
+        (["applied", "applied"], 1, "2 were told"),
+        (["unknown", "repeated"], 0, "is not stored"),
+    ],
+)
+def test_a_batch_that_counts_twice_or_never_is_named(results, times, wrong):
+    history = given(committed=[Committed("s", 1, 0, (("a", 0, 1),))] * times)
+    history.appends += [_batch(result) for result in results]
+    found = checkers.batches_count_once(history)
+    assert [wrong in each for each in found] == ([True] if wrong else [])
+
+
+def test_a_term_that_ends_early_is_named():
+    kept = Term("s", "r1", 0, 500)
+    terms = {
+        "r1": kept,
+        "r2": replace(kept, ended_ms=500),
+        "r3": replace(kept, ended_ms=7, given_back=True),
+    }
+    assert checkers.terms_last(given(terms=terms)) == []
+    terms["r4"] = replace(kept, reader="r4", ended_ms=499)
+    assert checkers.terms_last(given(terms=terms)) == ["the term r4 of s ended at 499, not at 500"]
 
 
 def test_all_checkers_run_together():

@@ -65,3 +65,10 @@ def test_the_bank_is_large_and_its_names_are_unique():
     names = [mutant.name for mutant in all_mutants()]
     assert len(names) == len(set(names))
     assert len(names) >= 36
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
+def test_a_mutant_still_fits_the_code_it_is_planted_in(mutant):
+    """Raises `BrokenMutantError` where it does not; whether one seed catches it is chance."""
+    catch(mutant, [1])

@@ -17,8 +17,8 @@ def _real_time(lab: Lab) -> None:
 def test_the_dead_are_found_and_the_living_are_left_alone(lab: Lab) -> None:
     _real_time(lab)
     env = lab.env()
-    heart = TaskHeart(env.consensus, env.tasks, env.random, lease_ms=120, owner="alive")
-    dead = begin_pulse(env.consensus, env.random, lease_ms=120, owner="dead")
+    heart = TaskHeart(env.consensus, env.tasks, env.random, lease_ms=600, owner="alive")
+    dead = begin_pulse(env.consensus, env.random, lease_ms=600, owner="dead")
     told: list[int] = []
     undertaker = Undertaker(env.consensus, env.clock)
     over = wait_for_silent(env, undertaker, [heart.pulse_id, dead.id], told.append)

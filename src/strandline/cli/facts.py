@@ -160,6 +160,10 @@ def shard_document(sight: Sight, listed: Iterable[Part] = ()) -> Document:
             "objects": sum(len(each.keys) for each in state.garbage),
             "oldest_version": min((each.seqno for each in state.garbage), default=None),
         },
+        "applications": [
+            {"name": app, "batch": mark.batch, "appended": instant(mark.instant_ms)}
+            for app, mark in sorted(state.txns.items())
+        ],
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from strandline.cli.facts import instant
 from strandline.shard.pulse import is_over
 from strandline.shard.retention import since_allowed
 from strandline.shard.state import Retention
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from strandline.cli.facts import Document, Sight
     from strandline.model.frontier import Time
     from strandline.shard.pulse import Pulse
-    from strandline.shard.state import State
+    from strandline.shard.state import Reader, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def holds_document(sight: Sight, pulses: Mapping[str, Pulse | None], beats: int)
                 "purpose": reader.purpose,
                 "since": reader.since,
                 "version": reader.seqno,
-                **_owner(reader.pulse, pulses, sight.now_ms, beats),
+                "until": instant(reader.until_ms),
+                **_keeper(reader, pulses, sight.now_ms, beats),
             }
             for name, reader in sorted(state.readers.items())
         ],
@@ -100,6 +102,21 @@ def holds_document(sight: Sight, pulses: Mapping[str, Pulse | None], beats: int)
             else [],
         },
     }
+
+
+def _keeper(
+    reader: Reader, pulses: Mapping[str, Pulse | None], now_ms: int, beats: int
+) -> Document:
+    """What keeps a reader: its process, or its term."""
+    if reader.until_ms is not None:
+        return _term(reader.until_ms, now_ms)
+    return _owner(reader.pulse, pulses, now_ms, beats)
+
+
+def _term(until_ms: int, now_ms: int) -> Document:
+    """A reader that no process keeps alive: in the place of its process stands its end."""
+    status = f"until {instant(until_ms)}" if now_ms < until_ms else "ended"
+    return {"pulse": None, "host": "", "pid": None, "status": status, "age_seconds": None}
 
 
 def _owner(pulse_id: str, pulses: Mapping[str, Pulse | None], now_ms: int, beats: int) -> Document:

@@ -198,9 +198,7 @@ def _pulses(store: Store, state: State) -> dict[str, Pulse | None]:
     """The heartbeats that a shard's readers and writers refer to, as they are now."""
     consensus = store.env.consensus
     found: dict[str, Pulse | None] = {}
-    readers = [each.pulse for each in state.readers.values()]
-    writers = [each.pulse for each in state.writers.values()]
-    for pulse_id in (*readers, *writers):
+    for pulse_id in set(state.heartbeats().values()):
         slot, _ = slot_of(pulse_id)
         head = store.env.patient(lambda at=slot: consensus.head(f"{KEY_PREFIX}{at}"))  # type: ignore[misc]
         found[pulse_id] = None if head is None else decode_pulse(slot, head.seqno, head.data)

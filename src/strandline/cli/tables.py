@@ -118,7 +118,7 @@ def history_note(document: Mapping[str, object]) -> list[Text]:
 
 
 def shard_tables(shard: Mapping[str, object]) -> list[Shown]:
-    """One shard from all sides: facts, columns, layout."""
+    """One shard from all sides: facts, columns, layout, applications."""
     inline, garbage, manifest = shard["inline"], shard["garbage"], shard["manifest"]
     upper = "closed" if shard["closed"] else f"settled {span(shard['lag_seconds'])} ago"
     if shard["lag_seconds"] is None and not shard["closed"]:
@@ -149,7 +149,8 @@ def shard_tables(shard: Mapping[str, object]) -> list[Shown]:
     leased = (("readers", "reader"), ("writers", "writer"), ("holds", "critical hold"))
     holders = [counted(shard[name], one) for name, one in leased if shard[name]]
     facts.append(("held by", ", ".join(holders) or "nobody"))
-    return [pairs(facts), _columns_table(shard), *_layout_table(shard)]
+    tables = (*_layout_table(shard), *_applications_table(shard))
+    return [pairs(facts), _columns_table(shard), *tables]
 
 
 def _columns_table(shard: Mapping[str, object]) -> Grid:
@@ -193,6 +194,15 @@ def _layout_table(shard: Mapping[str, object]) -> list[Grid]:
         Column("updates", right=True),
         Column("bytes", right=True),
     ]
+    return [table(columns, rows)] if rows else []
+
+
+def _applications_table(shard: Mapping[str, object]) -> list[Grid]:
+    rows = [
+        (shown(str(each["name"])), number(each["batch"]), _day(each["appended"]))
+        for each in _documents(shard["applications"])
+    ]
+    columns = [Column("application", fold=True), Column("newest batch", right=True), Column("at")]
     return [table(columns, rows)] if rows else []
 
 
@@ -280,8 +290,10 @@ def _holders(shard: Mapping[str, object], *, raw: bool) -> Grid | None:
 def _whereabouts(holder: Mapping[str, object]) -> Text:
     """The process behind a lease; one that is not plainly alive stands out."""
     status = str(holder["status"])
-    if status == "gone":
-        return Text("gone, to be dropped", style="yellow")
+    if status in {"gone", "ended"}:
+        return Text(f"{status}, to be dropped", style="yellow")
+    if status.startswith("until "):
+        return Text(f"nobody, until {_day(status.removeprefix('until '))}")
     where = visible(
         f"{holder['host']} {holder['pid'] if holder['pid'] is not None else ''}".strip()
     )

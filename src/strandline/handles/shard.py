@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from strandline.errors import NotFoundError, SchemaError, SinceError
+from strandline.errors import NotFoundError, SchemaError, SinceError, UsageError
 from strandline.handles.write import Writer
 from strandline.model.frontier import Frontier, Time, valid_time
-from strandline.model.ids import printable, valid_name
+from strandline.model.ids import printable, valid_id, valid_name
 from strandline.model.schema import Schema
 from strandline.reading.snapshot import Snapshot, take_snapshot
 from strandline.reading.subscribe import Subscription, start_subscription
@@ -19,6 +19,8 @@ from strandline.shard import command as c
 from strandline.shard.frontiers import visible, wait_past
 from strandline.shard.machine import raise_refusal
 from strandline.shard.retention import parse_retention
+from strandline.shard.term import TermHold, valid_term
+from strandline.shard.txn import valid_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -155,6 +157,32 @@ class Shard:
         )
         return Reader(self, lease)
 
+    def term_reader(
+        self, since: Time | None = None, *, term_ms: int, purpose: str = ""
+    ) -> TermHold:
+        """Keep history readable from `since` on for `term_ms`, whether or not this process lives.
+
+        For whoever plans a read and is gone when it happens. Nobody renews it; once the store's
+        clock has reached its end, any process's upkeep drops it, and never before. What reads
+        under it after that fails, like every reader whose lease was lost.
+        """
+        if since is not None:
+            valid_time(since, "since")
+        self.state()
+        return self._leases.term_reader(
+            self.machine, since=since, term_ms=valid_term(term_ms), purpose=purpose
+        )
+
+    def end_term(self, hold_id: str) -> None:
+        """Give a term back before its end, from any process. Repeating it is harmless."""
+        reader = self.state().readers.get(valid_id(hold_id, "r"))
+        if reader is not None and reader.until_ms is None:
+            raise UsageError(
+                f"shard {self.name}: reader {hold_id} has no term, its process keeps it alive"
+            )
+        if reader is not None:
+            self.machine.demand(c.Release(readers=(hold_id,)))
+
     def snapshot(
         self,
         as_of: Time | datetime | None = None,
@@ -231,6 +259,27 @@ class Shard:
 
     def release_hold(self, name: str, *, epoch: int = 0) -> None:
         self.machine.demand(c.Unhold(valid_name(name, "hold"), epoch))
+
+    def txn(self, app: str) -> int | None:
+        """The newest batch of an application that counted here, or `None`.
+
+        A batch up to it will be `Repeated`, so there is no need to compute it again.
+        """
+        mark = self.state().txns.get(valid_app(app))
+        return None if mark is None else mark.batch
+
+    def forget_txn(self, app: str) -> int | None:
+        """Forget an application, and return its newest batch, or `None` if it is not known.
+
+        From then on every batch of that name is new, also one that counted before: do this only
+        for an application that will not come back. One that appends meanwhile is not forgotten,
+        and `ConflictError` says so.
+        """
+        mark = self.state().txns.get(valid_app(app))
+        if mark is None:
+            return None
+        self.machine.demand(c.ForgetTxn(app, mark.seqno))
+        return mark.batch
 
     def fence(self, epoch: int) -> None:
         """Refuse appends of every epoch below this one, for ever."""

@@ -1,20 +1,24 @@
 """The handle through which rows get into a shard.
 
     check rows (pure) ─► stage: inline, parts or chunks ─► commit `Append` ─► Appended
-                                                                    └───────► UpperMismatch
+                                                                    ├───────► UpperMismatch
+                                                                    └───────► Repeated
 
 Rows are durable before the append is committed, and an append counts as a whole or not at all.
 What a lost race left behind is deleted where it is certain that nothing refers to it, and is
 otherwise an orphan under the writer's id.
+
+Only an append with a transaction, `txn=(application, batch)`, can be `Repeated`: that very batch,
+or a later one of the application, has counted before. Then nothing is appended.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, overload
 
-from strandline.errors import BoundsError, SchemaError, UsageError
+from strandline.errors import BoundsError, InvariantError, SchemaError, UsageError
 from strandline.handles.stage import Prepared, Stage
 from strandline.handles.verify import check_settled
 from strandline.model.frontier import Frontier, Time
@@ -22,7 +26,9 @@ from strandline.model.ids import SeqNo
 from strandline.model.schema import TIME_COLUMN
 from strandline.parts.rows import Checked, check_interval, check_rows, restamped, to_table
 from strandline.shard import command as c
+from strandline.shard.decide_append import repeated
 from strandline.shard.machine import raise_refusal
+from strandline.shard.txn import Txn, valid_txn
 from strandline.store.retry import Backoff
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
     from strandline.model.digest import Digest
     from strandline.parts.part import Batch
-    from strandline.shard.command import UpperMismatch
+    from strandline.shard.command import Repeated, UpperMismatch
     from strandline.shard.lease import WriteLease
     from strandline.shard.machine import Machine
     from strandline.shard.state import State
@@ -53,10 +59,11 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class _Through:
-    """The timeline by which an append comes, and the epoch of its owner."""
+    """The timeline by which an append comes, the epoch of its owner, and whose batch it is."""
 
     timeline: str | None = None
     epoch: int = 0
+    txn: Txn | None = None
 
 
 class Writer:
@@ -82,17 +89,39 @@ class Writer:
     def id(self) -> str:
         return self._lease.id
 
+    @overload
     def compare_and_append(
-        self, rows: object, *, lower: Time, upper: Time | Frontier | None, epoch: int = 0
-    ) -> Appended | UpperMismatch:
+        self, rows: object, *, lower: Time, upper: Time | Frontier | None, epoch: int = ...
+    ) -> Appended | UpperMismatch: ...
+    @overload
+    def compare_and_append(
+        self,
+        rows: object,
+        *,
+        lower: Time,
+        upper: Time | Frontier | None,
+        epoch: int = ...,
+        txn: Txn | tuple[str, int],
+    ) -> Appended | UpperMismatch | Repeated: ...
+    def compare_and_append(
+        self,
+        rows: object,
+        *,
+        lower: Time,
+        upper: Time | Frontier | None,
+        epoch: int = 0,
+        txn: Txn | tuple[str, int] | None = None,
+    ) -> Appended | UpperMismatch | Repeated:
         """Settle `[lower, upper)` with these rows if `lower` is the shard's upper.
 
         Otherwise nothing happens, and the answer is the upper as it is: another writer has
         moved it, or none has yet. `upper=None` closes the shard. Rows without `_time` are at
-        the only time of the interval, rows without `_diff` are insertions.
+        the only time of the interval, rows without `_diff` are insertions. A batch that counted
+        before is `Repeated`, wherever the upper is.
         """
+        through = _Through(epoch=epoch, txn=None if txn is None else valid_txn(txn))
         with self._alone():
-            return self._append_at(rows, lower, upper, _Through(epoch=epoch))
+            return self._append_at(rows, lower, upper, through)
 
     def append_through(
         self,
@@ -108,28 +137,36 @@ class Writer:
         What it appends is invisible until the timeline commits it.
         """
         with self._alone():
-            return self._append_at(rows, lower, upper, _Through(timeline, epoch))
+            return _of_no_batch(self._append_at(rows, lower, upper, _Through(timeline, epoch)))
 
-    def append(self, rows: object) -> Appended:
+    @overload
+    def append(self, rows: object) -> Appended: ...
+    @overload
+    def append(self, rows: object, *, txn: Txn | tuple[str, int]) -> Appended | Repeated: ...
+    def append(
+        self, rows: object, *, txn: Txn | tuple[str, int] | None = None
+    ) -> Appended | Repeated:
         """Append at the next time, whichever that is by then; returns once it counts.
 
         Other writers that do the same only delay it: it looks again and tries again, for ever.
         Rows carry no `_time`; they may carry `_diff`.
+
+        With `txn=(application, batch)` the rows count once, however often and from whichever
+        process they come: a batch that is not newer than the application's newest is `Repeated`,
+        and `ReplicaDivergedError` says that the newest one had other rows.
         """
+        batch = None if txn is None else valid_txn(txn)
         with self._alone():
-            env = self._machine.env
-            pauses_ms = _CONTENTION.delays(env.random)
-            lower = self._next_time()
+            # The time of a batch that counted before does not matter; there may be none left.
+            lower = self._next_time() if batch is None else 0
             checked = self._checked_next(rows, lower)
-            while True:
-                outcome = self._stage_and_commit(checked, lower, Frontier(lower + 1), _Through())
-                if isinstance(outcome, Appended):
-                    return outcome
-                env.tasks.sleep(next(pauses_ms))
-                # The upper has moved during the pause, if others are busy; an old one would lose.
-                self._machine.refresh()
-                lower = self._next_time()
-                checked = restamped(checked, lower)
+            if batch is None:
+                return self._append_next(checked, lower, _Through())
+            known = self._counted_before(batch, checked)
+            if known is not None:
+                return known
+            lower = self._next_time()
+            return self._append_next(restamped(checked, lower), lower, _Through(txn=batch))
 
     def advance(self, upper: Time | Frontier | None) -> Frontier:
         """Settle all times before `upper` without rows; `None` closes the shard.
@@ -186,8 +223,9 @@ class Writer:
                     f"shard {self._machine.name}: this was prepared by writer {prepared.writer}; "
                     "commit it there, where its objects are protected"
                 )
-            return self._commit(prepared, _Through())
+            return _of_no_batch(self._commit(prepared, _Through()))
 
+    @overload
     def commit_parts(
         self,
         batch: Batch,
@@ -195,11 +233,33 @@ class Writer:
         *,
         lower: Time,
         upper: Time | Frontier | None,
-    ) -> Appended | UpperMismatch:
+    ) -> Appended | UpperMismatch: ...
+    @overload
+    def commit_parts(
+        self,
+        batch: Batch,
+        digests: Mapping[Time, Digest],
+        *,
+        lower: Time,
+        upper: Time | Frontier | None,
+        txn: Txn | tuple[str, int],
+    ) -> Appended | UpperMismatch | Repeated: ...
+    def commit_parts(
+        self,
+        batch: Batch,
+        digests: Mapping[Time, Digest],
+        *,
+        lower: Time,
+        upper: Time | Frontier | None,
+        txn: Txn | tuple[str, int] | None = None,
+    ) -> Appended | UpperMismatch | Repeated:
         """Append parts and chunks that others have put for this writer, under its id.
 
         `digests` are those of their rows at each time; together they must add up to the batch.
+        What was put for a batch that turns out to be `Repeated` goes with the writer;
+        `Shard.txn` tells before anything is put.
         """
+        through = _Through(txn=None if txn is None else valid_txn(txn))
         begin, end = check_interval(lower, upper)
         state = self._machine.state
         own = f"{state.id}/{self.id}/"
@@ -209,7 +269,7 @@ class Writer:
         token = self._machine.env.random.token()
         whole = Prepared(self.id, token, begin, end, batch, dict(digests))
         with self._alone():
-            return self._commit(whole, _Through())
+            return self._commit(whole, through)
 
     def check(self) -> None:
         """Raise if the writer was closed, or its lease is known to be lost."""
@@ -259,10 +319,15 @@ class Writer:
 
     def _append_at(
         self, rows: object, lower: Time, upper: Time | Frontier | None, through: _Through
-    ) -> Appended | UpperMismatch:
+    ) -> Appended | UpperMismatch | Repeated:
         begin, end = check_interval(lower, upper)
-        state = self._living(through)
+        if through.txn is None:
+            self._living(through)
         checked = self._checked(rows, begin, end)
+        known = None if through.txn is None else self._counted_before(through.txn, checked)
+        if known is not None:
+            return known
+        state = self._living(through)
         if through.timeline is None and state.upper.time != begin:
             # Rows that can't count are not worth being put.
             state = self._machine.refresh()
@@ -271,14 +336,37 @@ class Writer:
                 return c.UpperMismatch(state.upper)
         return self._stage_and_commit(checked, begin, end, through)
 
+    def _append_next(self, checked: Checked, lower: Time, through: _Through) -> Appended | Repeated:
+        env = self._machine.env
+        pauses_ms = _CONTENTION.delays(env.random)
+        while True:
+            outcome = self._stage_and_commit(checked, lower, Frontier(lower + 1), through)
+            if not isinstance(outcome, c.UpperMismatch):
+                return outcome
+            env.tasks.sleep(next(pauses_ms))
+            # The upper has moved during the pause, if others are busy; an old one would lose.
+            self._machine.refresh()
+            lower = self._next_time()
+            checked = restamped(checked, lower)
+
+    def _counted_before(self, txn: Txn, checked: Checked) -> Repeated | None:
+        """Look before anything is put: what comes again should cost as little as it can."""
+        known = repeated(self._machine.refresh(), txn, checked.total)
+        if not isinstance(known, c.Repeated):
+            raise_refusal(self._machine.name, c.Unchanged() if known is None else known)
+            return None
+        self._machine.env.metrics.add("append_repeats", self._machine.name)
+        return known
+
     def _stage_and_commit(
         self, checked: Checked, lower: Time, upper: Frontier, through: _Through
-    ) -> Appended | UpperMismatch:
+    ) -> Appended | UpperMismatch | Repeated:
         prepared = self._stage.prepare(
             checked, self._machine.state, lower=lower, upper=upper, epoch=through.epoch
         )
         outcome = self._commit(prepared, through)
-        if isinstance(outcome, c.UpperMismatch):
+        if not isinstance(outcome, Appended):
+            # A repeated batch too: had it been this very append, its token would have shown it.
             self._stage.discard(prepared)
         return outcome
 
@@ -322,7 +410,7 @@ class Writer:
                 raise
             return check_rows(rows, newest, lower=lower, upper=upper)
 
-    def _commit(self, prepared: Prepared, through: _Through) -> Appended | UpperMismatch:
+    def _commit(self, prepared: Prepared, through: _Through) -> Appended | UpperMismatch | Repeated:
         env, name = self._machine.env, self._machine.name
         command = c.Append(
             writer=prepared.writer,
@@ -334,10 +422,14 @@ class Writer:
             now_ms=env.patient(env.consensus.now_ms, shard=name),
             epoch=through.epoch,
             timeline=through.timeline,
+            txn=through.txn,
         )
         outcome, state = self._machine.commit(command)
         if isinstance(outcome, c.UpperMismatch):
             env.metrics.add("append_mismatches", name)
+            return outcome
+        if isinstance(outcome, c.Repeated):
+            env.metrics.add("append_repeats", name)
             return outcome
         raise_refusal(name, outcome)
         env.metrics.add("appends", name)
@@ -345,6 +437,13 @@ class Writer:
         self._nudge()
         seqno = state.writers[prepared.writer].seqno
         return Appended(SeqNo(seqno), prepared.upper, _instant(state, prepared), prepared.rows)
+
+
+def _of_no_batch(outcome: Appended | UpperMismatch | Repeated) -> Appended | UpperMismatch:
+    """What comes of an append without a transaction."""
+    if isinstance(outcome, c.Repeated):
+        raise InvariantError("R24: an append that is no batch was taken for one")
+    return outcome
 
 
 def _instant(state: State, prepared: Prepared) -> int:

@@ -21,6 +21,8 @@ pulses         shell  pulses in Consensus: beginning, beating, stopping, burying
 retention      pure   how far history may be merged
 settings       pure   the numbers of a shard, in one place
 state          pure   what a shard is, and the rules that hold in every version
+term           pure   readers that nobody renews, for a fixed time by the store's clock
 timeline       shell  a plain, durable timeline
+txn            pure   transactions of applications: a batch that is tried again counts once
 versions       shell  loads a shard's newest version: a manifest, and the records after it
 """

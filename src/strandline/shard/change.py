@@ -31,6 +31,7 @@ from strandline.shard.state import (
     Writer,
     inline_size,
 )
+from strandline.shard.txn import Mark
 
 _Entry = TypeVar("_Entry")
 _schema_decoder = msgspec.msgpack.Decoder(dict[str, object])
@@ -84,6 +85,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     dropped: bool = False
     created: Created | None = None
     """Starts a shard anew, on nothing or on a tombstone; applied before all else."""
+    txns: dict[str, Mark | None] = {}
 
 
 def evolve(before: State | None, change: Change) -> State:
@@ -122,6 +124,7 @@ def evolve(before: State | None, change: Change) -> State:
         garbage=_garbage(state.garbage, change),
         manifest=state.manifest if change.manifest is None else change.manifest,
         dropped=state.dropped or change.dropped,
+        txns=_edited(state.txns, change.txns),
     )
 
 

@@ -26,6 +26,7 @@ from strandline.shard.state import (
     State,
     Writer,
 )
+from strandline.shard.txn import Mark
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -62,6 +63,7 @@ class _Whole(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retention: Retention
     garbage: tuple[Garbage, ...]
     manifest: Manifest | None
+    txns: dict[str, Mark] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -103,6 +105,7 @@ def encode_manifest(state: State) -> bytes:
         retention=state.retention,
         garbage=state.garbage,
         manifest=state.manifest,
+        txns=state.txns,
     )
     return seal("manifest", state.name, str(state.seqno), _encoder.encode(whole))
 
@@ -136,4 +139,5 @@ def decode_manifest(name: str, seqno: SeqNo, data: bytes, key: str) -> State:
         retention=whole.retention,
         garbage=whole.garbage,
         manifest=whole.manifest,
+        txns=whole.txns,
     )

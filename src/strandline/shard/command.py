@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strandline.parts.part import Batch, Chunk, Part
     from strandline.shard.change import Change
     from strandline.shard.state import Manifest, MomentChunk, Retention
+    from strandline.shard.txn import Txn
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,17 @@ class RegisterReader:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterTerm:
+    """The same for a fixed time by the store's clock; without `since`, from where it begins."""
+
+    reader: str
+    since: Time | None
+    now_ms: int
+    term_ms: int
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Downgrade:
     """Give up times before `since` and objects before `seqno`, for readers of one process."""
 
@@ -62,9 +74,13 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Drop everybody whose pulse is over; the shell has seen that each of them is."""
+    """Drop everybody whose pulse is over; the shell has seen that each of them is.
+
+    And whose term has ended, by the store's clock.
+    """
 
     pulses: frozenset[str]
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +99,8 @@ class Append:
     epoch: int = 0
     timeline: str | None = None
     """The timeline through which this append comes."""
+    txn: Txn | None = None
+    """The batch of an application that this append is; then it counts once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +191,14 @@ class Evolve:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetTxn:
+    """Forget an application, if the version that appended its newest batch is this one."""
+
+    app: str
+    seqno: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """Make the shard a tombstone; with `id`, only that one and none created since."""
 
@@ -196,6 +222,7 @@ Command = (
     Create
     | RegisterWriter
     | RegisterReader
+    | RegisterTerm
     | Downgrade
     | Release
     | Expire
@@ -210,6 +237,7 @@ Command = (
     | IndexMoments
     | Retain
     | Evolve
+    | ForgetTxn
     | Drop
     | AddManifest
     | Forget
@@ -233,6 +261,23 @@ class UpperMismatch:
     """The append did not start at the upper; another writer has moved it, or none has yet."""
 
     upper: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The batch of an application has counted before: nothing was appended, and it is there."""
+
+    app: str
+    batch: int
+    newest: int
+    """The newest batch of the application; the content of an older one is not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """A batch has counted before with another content; `reason` is a sentence for people."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,4 +313,15 @@ class Refused:
     reason: str
 
 
-Outcome = Changed | Unchanged | UpperMismatch | Stale | Lost | Fenced | SincePassed | Refused
+Outcome = (
+    Changed
+    | Unchanged
+    | UpperMismatch
+    | Repeated
+    | Diverged
+    | Stale
+    | Lost
+    | Fenced
+    | SincePassed
+    | Refused
+)

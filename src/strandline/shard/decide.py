@@ -7,7 +7,7 @@ way: an expired writer's parts may be gone, an expired reader's times may be mer
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from strandline.errors import invariant
 from strandline.shard import command as c
@@ -15,10 +15,15 @@ from strandline.shard.change import Change, Created, pack_schema
 from strandline.shard.decide_append import append, withdraw
 from strandline.shard.decide_upkeep import Upkeep, maintain
 from strandline.shard.state import Critical, Reader, State, Writer
+from strandline.shard.term import TERMS_MAX, term_pulse
 
-_Lease = c.RegisterWriter | c.RegisterReader | c.Downgrade | c.Release | c.Expire
+if TYPE_CHECKING:
+    from strandline.model.schema import Schema
+
+_Register = c.RegisterWriter | c.RegisterReader | c.RegisterTerm
+_Lease = _Register | c.Downgrade | c.Release | c.Expire
 _Own = c.Attach | c.Fence | c.Hold | c.Unhold
-_Settings = c.Retain | c.Evolve
+_Settings = c.Retain | c.Evolve | c.ForgetTxn
 _Living = c.Append | c.Withdraw | _Lease | _Own | _Settings | Upkeep
 
 _ON_TOMBSTONES = (c.Create, c.Release, c.Expire, c.Forget, c.AddManifest, c.Downgrade, c.Drop)
@@ -41,11 +46,18 @@ def _decide(state: State, command: _Living) -> c.Outcome:
             return append(state, command)
         case c.Withdraw():
             return withdraw(state, command)
-        case c.RegisterWriter() | c.RegisterReader() | c.Downgrade() | c.Release() | c.Expire():
+        case (
+            c.RegisterWriter()
+            | c.RegisterReader()
+            | c.RegisterTerm()
+            | c.Downgrade()
+            | c.Release()
+            | c.Expire()
+        ):
             return _lease(state, command)
         case c.Attach() | c.Fence() | c.Hold() | c.Unhold():
             return _own(state, command)
-        case c.Retain() | c.Evolve():
+        case c.Retain() | c.Evolve() | c.ForgetTxn():
             return _settings(state, command)
         case _:
             return maintain(state, command)
@@ -59,7 +71,7 @@ def _create(state: State | None, command: c.Create) -> c.Outcome:
     return c.Changed(Change(created=created))
 
 
-def _lease(state: State, command: _Lease) -> c.Outcome:
+def _register(state: State, command: _Register) -> c.Outcome:
     match command:
         case c.RegisterWriter(writer, pulse, purpose):
             if writer in state.writers:
@@ -67,6 +79,16 @@ def _lease(state: State, command: _Lease) -> c.Outcome:
             return c.Changed(Change(writers={writer: Writer(pulse, purpose=purpose)}))
         case c.RegisterReader():
             return _register_reader(state, command)
+        case c.RegisterTerm():
+            return _register_term(state, command)
+        case _:
+            assert_never(command)
+
+
+def _lease(state: State, command: _Lease) -> c.Outcome:
+    match command:
+        case c.RegisterWriter() | c.RegisterReader() | c.RegisterTerm():
+            return _register(state, command)
         case c.Downgrade(holds):
             return _downgrade(state, holds)
         case c.Release(readers, writers):
@@ -74,9 +96,10 @@ def _lease(state: State, command: _Lease) -> c.Outcome:
                 [r for r in readers if r in state.readers],
                 [w for w in writers if w in state.writers],
             )
-        case c.Expire(pulses):
+        case c.Expire(pulses, now_ms):
+            ended = {name for name, until_ms in state.terms().items() if until_ms <= now_ms}
             return _removed(
-                [name for name, reader in state.readers.items() if reader.pulse in pulses],
+                [name for name, r in state.readers.items() if name in ended or r.pulse in pulses],
                 [name for name, writer in state.writers.items() if writer.pulse in pulses],
             )
         case _:
@@ -91,6 +114,18 @@ def _register_reader(state: State, command: c.RegisterReader) -> c.Outcome:
     seqno = state.seqno.next().number
     reader = Reader(command.pulse, command.since, seqno, command.purpose)
     return c.Changed(Change(readers={command.reader: reader}))
+
+
+def _register_term(state: State, command: c.RegisterTerm) -> c.Outcome:
+    """Not before the last instant: a clock that was set back would make the term too short."""
+    if command.reader not in state.readers and len(state.terms()) >= TERMS_MAX:
+        return c.Refused(
+            f"{TERMS_MAX} terms are out, and no more may be: give back those that are not needed "
+            "any more with shard.end_term(id), or take shorter ones"
+        )
+    pulse = term_pulse(max(command.now_ms, state.instant_ms) + command.term_ms)
+    since = state.readable_from() if command.since is None else command.since
+    return _register_reader(state, c.RegisterReader(command.reader, pulse, since, command.purpose))
 
 
 def _downgrade(state: State, holds: dict[str, tuple[int | None, int]]) -> c.Outcome:
@@ -183,11 +218,25 @@ def _settings(state: State, command: _Settings) -> c.Outcome:
                 return c.Refused("retention can't be less than nothing")
             return c.Changed(Change(retention=retention))
         case c.Evolve(expected, schema):
-            if schema.version == state.schema.version:
-                return c.Unchanged() if schema == state.schema else c.Stale()
-            if state.schema.version != expected:
-                return c.Stale()
-            invariant(schema.version == expected + 1, "schemas are numbered without gaps")
-            return c.Changed(Change(schema=pack_schema(schema)))
+            return _evolve(state, expected, schema)
+        case c.ForgetTxn(app, seqno):
+            return _forget_txn(state, app, seqno)
         case _:
             assert_never(command)
+
+
+def _evolve(state: State, expected: int, schema: Schema) -> c.Outcome:
+    if schema.version == state.schema.version:
+        return c.Unchanged() if schema == state.schema else c.Stale()
+    if state.schema.version != expected:
+        return c.Stale()
+    invariant(schema.version == expected + 1, "schemas are numbered without gaps")
+    return c.Changed(Change(schema=pack_schema(schema)))
+
+
+def _forget_txn(state: State, app: str, seqno: int) -> c.Outcome:
+    """An attempt of unknown fate must not forget what was appended since."""
+    mark = state.txns.get(app)
+    if mark is None:
+        return c.Unchanged()
+    return c.Changed(Change(txns={app: None})) if mark.seqno == seqno else c.Stale()

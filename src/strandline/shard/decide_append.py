@@ -4,6 +4,7 @@
     --------    -----------------------    ---------------------------------------------------
     any         the writer's last token    Unchanged: it counted already
     any         writer not registered      Lost: it expired, and its parts may be gone
+    any         its batch counted before   Repeated, or Diverged: see `txn`
     any         epoch below the highest    Fenced
     unattached  == upper                   Changed
     unattached  /= upper                   UpperMismatch
@@ -11,6 +12,9 @@
     attached    >= physical upper          Changed: the times between had no rows
     attached    <  physical upper          UpperMismatch: somebody appended at this time
     attached    <  since                   UpperMismatch: this time is committed and merged
+
+Whoever is lost is told so even if the batch counted: perhaps it was this very append, whose
+objects nobody may then take for left-overs. The next writer of the application learns the truth.
 
 An attached shard's append stays invisible until its timeline commits; who may append at which
 time is the timeline's business (`timeline`), and the digests tell whether two owners agreed.
@@ -28,6 +32,7 @@ from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.change import Change
 from strandline.shard.state import Garbage, Moment, State, Writer
+from strandline.shard.txn import APPS_MAX, Mark, Txn, divergence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,13 +47,11 @@ def append(state: State, command: c.Append) -> c.Outcome:
         return c.Lost((command.writer,))
     if writer.token == command.token:
         return c.Unchanged()
-    if command.epoch < state.epoch:
-        return c.Fenced(state.epoch)
-    if command.timeline != state.timeline:
-        return c.Refused(_foreign(state, command))
-    if not _starts_at_upper(state, command.lower):
-        return c.UpperMismatch(max(state.upper, state.since))
     added = _sum(command.digests.values())
+    known = None if command.txn is None else repeated(state, command.txn, added)
+    obstacle = known or _obstacle(state, command)
+    if obstacle is not None:
+        return obstacle
     _check_bounds(command, added)
     instant_ms = max(command.now_ms, state.instant_ms)
     return c.Changed(
@@ -69,8 +72,56 @@ def append(state: State, command: c.Append) -> c.Outcome:
                     seqno=state.seqno.next().number,
                 )
             },
+            txns=_marked(state, command, added, instant_ms),
         )
     )
+
+
+def _obstacle(state: State, command: c.Append) -> c.Outcome | None:
+    """Why an append of a living writer does not count."""
+    if command.epoch < state.epoch:
+        return c.Fenced(state.epoch)
+    if command.timeline != state.timeline:
+        return c.Refused(_foreign(state, command))
+    if not _starts_at_upper(state, command.lower):
+        return c.UpperMismatch(max(state.upper, state.since))
+    refusal = _unfit_txn(state, command)
+    return c.Refused(refusal) if refusal else None
+
+
+def repeated(state: State, txn: Txn, rows: Digest) -> c.Repeated | c.Diverged | None:
+    """What to say about a batch that counted before; `None` if it did not. `rows` are its own."""
+    mark = state.txns.get(txn.app)
+    if mark is None or mark.batch < txn.batch:
+        return None
+    digest = rows if txn.digest is None else txn.digest
+    if mark.batch == txn.batch and mark.total != digest:
+        return c.Diverged(divergence(txn.app, mark, digest))
+    return c.Repeated(txn.app, txn.batch, mark.batch)
+
+
+def _unfit_txn(state: State, command: c.Append) -> str:
+    """Why a new batch can't be remembered; empty if it can, or if there is none."""
+    if command.txn is None:
+        return ""
+    if command.timeline is not None:
+        return "batches of applications do not go through a timeline, which may withdraw them"
+    if command.txn.app not in state.txns and len(state.txns) >= APPS_MAX:
+        return (
+            f"it remembers the batches of {APPS_MAX} applications, and of no more; forget those "
+            "that will not come back with shard.forget_txn(app)"
+        )
+    return ""
+
+
+def _marked(
+    state: State, command: c.Append, added: Digest, instant_ms: int
+) -> dict[str, Mark | None]:
+    txn = command.txn
+    if txn is None:
+        return {}
+    digest = added if txn.digest is None else txn.digest
+    return {txn.app: Mark(txn.batch, digest.pack(), state.seqno.next().number, instant_ms)}
 
 
 def withdraw(state: State, command: c.Withdraw) -> c.Outcome:

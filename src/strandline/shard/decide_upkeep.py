@@ -153,6 +153,7 @@ def drop(state: State, command: c.Drop) -> c.Outcome:
             total=_ZERO,
             writers=dict.fromkeys(state.writers),
             holds=dict.fromkeys(state.holds),
+            txns=dict.fromkeys(state.txns),
             garbage=(Garbage(seqno, tuple(keys), chunks),) if keys else (),
         )
     )

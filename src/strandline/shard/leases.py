@@ -19,6 +19,7 @@ from strandline.shard.holds import ReadHolds
 from strandline.shard.lease import ReadLease, WriteLease
 from strandline.shard.machine import raise_refusal
 from strandline.shard.pulses import BEATS_PER_LEASE, Undertaker
+from strandline.shard.term import TermHold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,6 +95,17 @@ class Leases:
             except SinceError:
                 continue
 
+    def term_reader(
+        self, machine: Machine, *, since: int | None, term_ms: int, purpose: str = ""
+    ) -> TermHold:
+        """Register a reader for a fixed time, which needs neither this process nor any other."""
+        now_ms = self.env.patient(self.env.consensus.now_ms, shard=machine.name)
+        reader_id = f"r{self.env.random.token()}"
+        command = c.RegisterTerm(reader_id, since, now_ms, term_ms, purpose)
+        state = self._register(machine, command, c.Release(readers=(reader_id,)))
+        entry = state.readers[reader_id]
+        return TermHold(reader_id, entry.since or 0, entry.seqno, entry.until_ms or 0)
+
     def own_reader(self, machine: Machine) -> ReadLease:
         """The process's own reader of a shard, for snapshots of settled times."""
         lease = self._own.get(machine.name)
@@ -137,7 +149,7 @@ class Leases:
                 self.changed.notify_all()
 
     def bury(self, machine: Machine) -> None:
-        """Drop the readers and writers of a shard whose processes are gone."""
+        """Drop the readers and writers of a shard whose processes are gone, or terms ended."""
         self._expire(machine, self.undertaker.over(_pulses(machine.state) - self.pulses()))
 
     def close(self) -> None:
@@ -156,7 +168,10 @@ class Leases:
             heart.stop()
 
     def _register(
-        self, machine: Machine, command: c.RegisterReader | c.RegisterWriter, release: c.Release
+        self,
+        machine: Machine,
+        command: c.RegisterReader | c.RegisterTerm | c.RegisterWriter,
+        release: c.Release,
     ) -> State:
         """Register, and see to it that a registration of unknown fate does not stay."""
         try:
@@ -172,9 +187,12 @@ class Leases:
     def _expire(self, machine: Machine, over: frozenset[str]) -> None:
         state = machine.state
         dead = over & _pulses(state)
-        if dead:
+        # Asked before the commit, and the store's clock is the only one that counts (R26).
+        terms = state.terms()
+        now_ms = self.env.patient(self.env.consensus.now_ms, shard=machine.name) if terms else 0
+        if dead or any(until_ms <= now_ms for until_ms in terms.values()):
             before = len(state.readers) + len(state.writers)
-            _, after = machine.commit(c.Expire(dead))
+            _, after = machine.commit(c.Expire(dead, now_ms))
             gone = before - len(after.readers) - len(after.writers)
             self.env.metrics.add("leases_expired", machine.name, max(0, gone))
 
@@ -290,5 +308,4 @@ class Leases:
 
 def _pulses(state: State) -> set[str]:
     """The pulses that the readers and writers of a shard depend on."""
-    pulses = {reader.pulse for reader in state.readers.values()}
-    return pulses | {writer.pulse for writer in state.writers.values()}
+    return set(state.heartbeats().values())

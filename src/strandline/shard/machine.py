@@ -26,8 +26,10 @@ from strandline.errors import (
     MaybeAppliedError,
     NotAppliedError,
     NotFoundError,
+    ReplicaDivergedError,
     SinceError,
     StoreError,
+    StrandlineError,
     UsageError,
 )
 from strandline.model.ids import SeqNo
@@ -295,7 +297,7 @@ def _committed(command: c.Command) -> Frontier | None:
 def raise_refusal(name: str, outcome: c.Outcome) -> None:
     """Turn an outcome that is not what was asked for into the error that says so."""
     match outcome:
-        case c.Changed() | c.Unchanged():
+        case c.Changed() | c.Unchanged() | c.Repeated():
             return
         case c.Lost(names):
             raise LeaseLostError(
@@ -314,6 +316,11 @@ def raise_refusal(name: str, outcome: c.Outcome) -> None:
             raise ConflictError(f"shard {name}: what was to be changed has changed; look again")
         case c.UpperMismatch(upper):
             raise ConflictError(f"shard {name}: its upper is {upper}")
-        case c.Refused(reason):
-            error = NotFoundError if reason.startswith("it was dropped") else UsageError
-            raise error(f"shard {name}: {reason}")
+        case c.Refused(reason) | c.Diverged(reason):
+            raise _refusal(outcome)(f"shard {name}: {reason}")
+
+
+def _refusal(outcome: c.Refused | c.Diverged) -> type[StrandlineError]:
+    if isinstance(outcome, c.Diverged):
+        return ReplicaDivergedError
+    return NotFoundError if outcome.reason.startswith("it was dropped") else UsageError

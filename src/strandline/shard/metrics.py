@@ -12,6 +12,7 @@ COUNTERS = {
     "appends": "appends that counted",
     "append_rows": "rows in appends that counted",
     "append_mismatches": "appends that found another upper",
+    "append_repeats": "appends of batches that had counted before",
     "commits": "metadata versions committed",
     "conflicts": "commits that another one overtook",
     "doubts": "store calls of unknown outcome, resolved by reading back",
@@ -57,9 +58,14 @@ class Metrics:
             name: Gauge(f"strandline_{name}", text, ["shard"], registry=self.registry)
             for name, text in GAUGES.items()
         }
+        self._of_shard: dict[tuple[str, str], Counter] = {}
+        """Finding a labelled counter costs more than counting, and every append counts."""
 
     def add(self, name: str, shard: str = "", by: float = 1) -> None:
-        self._counters[name].labels(shard).inc(by)
+        counter = self._of_shard.get((name, shard))
+        if counter is None:
+            counter = self._of_shard[name, shard] = self._counters[name].labels(shard)
+        counter.inc(by)
 
     def set(self, name: str, value: float, shard: str = "") -> None:
         self._gauges[name].labels(shard).set(value)

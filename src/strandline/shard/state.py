@@ -11,8 +11,10 @@ Rules, proven by `check` after every transition:
     R5  the digests of all batches add up to the digests of all appends, and so do those of
         all moments, listed and settled
     R6  instants never move back
-    R7  a tombstone has no batches and no writers
+    R7  a tombstone has no batches, no writers and no applications
     R8  an object is garbage, or referred to, and never both
+
+R24 and R25, about the batches of applications, stand in `txn`; R26 and R27, about terms, in `term`.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ from strandline.errors import InvariantError, invariant
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier, Time
 from strandline.model.ids import SeqNo
+from strandline.shard.term import end_of
+from strandline.shard.txn import check_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.model.schema import Schema
     from strandline.parts.part import Batch
+    from strandline.shard.txn import Mark
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -40,12 +45,17 @@ class Reader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A leased reader: what may not be merged (`since`) and not be deleted (`seqno`)."""
 
     pulse: str
-    """The heartbeat that keeps it alive (see `pulse`)."""
+    """What keeps it: the heartbeat of a process (see `pulse`), or a term (see `term`)."""
     since: int | None
     """`None` holds no time back, only objects."""
     seqno: int
     """Objects that a version from this one on refers to stay."""
     purpose: str = ""
+
+    @property
+    def until_ms(self) -> int | None:
+        """When its term ends; `None` if a process keeps it alive."""
+        return end_of(self.pulse)
 
 
 class Writer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -163,6 +173,8 @@ class State:
     retention: Retention = _RETENTION
     garbage: tuple[Garbage, ...] = ()
     manifest: Manifest | None = None
+    txns: dict[str, Mark] = field(default_factory=dict)
+    """The newest batch of each application."""
     inline_size: int = field(default=-1, compare=False)
     """What `inline_bytes` says, carried along so that an append need not add it up; -1 if it
     is not known yet. Derived, and not stored."""
@@ -173,6 +185,15 @@ class State:
     def seqno_hold(self) -> int:
         """The oldest version whose objects some reader may still be fetching."""
         return min((r.seqno for r in self.readers.values()), default=self.seqno.number)
+
+    def heartbeats(self) -> dict[str, str]:
+        """Every reader and writer that depends on a process, with the pulse of that process."""
+        found = {name: r.pulse for name, r in self.readers.items() if r.until_ms is None}
+        return found | {name: writer.pulse for name, writer in self.writers.items()}
+
+    def terms(self) -> dict[str, int]:
+        """Every reader that has a term, with its end."""
+        return {name: r.until_ms for name, r in self.readers.items() if r.until_ms is not None}
 
     def inline_bytes(self) -> int:
         """How much row data stands in the metadata itself."""
@@ -206,8 +227,12 @@ def check(before: State, after: State, committed: Frontier | None = None) -> Non
         withdrawn = before.timeline is not None
         invariant(before.upper <= after.upper or withdrawn, "R4: upper moved back")
     invariant(before.instant_ms <= after.instant_ms, "R6: instants moved back")
+    if not reborn and not after.dropped:
+        appended = before.upper != after.upper
+        check_marks(before.txns, after.txns, after.seqno, appended=appended)
     if after.dropped:
-        invariant(not after.batches and not after.writers, "R7: a tombstone holds something")
+        held = after.batches or after.writers or after.txns
+        invariant(not held, "R7: a tombstone holds something")
 
 
 def _check_since(before: State, after: State, committed: Frontier | None) -> None:
@@ -235,6 +260,9 @@ def _check_holds(before: State, after: State) -> None:
     same = after.readers is before.readers and after.holds is before.holds
     if same and after.since == before.since:
         return
+    for name, reader in after.readers.items():
+        old = before.readers.get(name, reader)
+        invariant(old.pulse == reader.pulse, f"R27: {name} lives by another pulse")
     for name, since in after.since_holds():
         if after.readable_from() > since:
             raise InvariantError(f"R3: since {after.since} passed {name}'s hold of {since}")

@@ -1,6 +1,6 @@
 """The settings of a session: what pins its meaning, and what was measured to matter. Pure.
 
-Settings that changed nothing are left to Spark; docs/decisions/0007 has the measurements, and those
+Settings that changed nothing are left to Spark; docs/decisions/0008 has the measurements, and those
 that were tried and dropped.
 """
 

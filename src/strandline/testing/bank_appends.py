@@ -15,10 +15,12 @@ from strandline.model.frontier import Frontier
 from strandline.model.ids import SeqNo
 from strandline.shard import (
     change,
+    codec,
     command as c,
     decide,
     decide_append,
     machine,
+    state as state_module,
     timeline,
     versions,
 )
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from strandline.model.valuehash import I64, U64
     from strandline.shard.env import Env
     from strandline.shard.state import State
+    from strandline.shard.txn import Txn
 
 BANK: list[Mutant] = []
 _append = decide_append.append
@@ -175,6 +178,40 @@ def digest_only_counts(planting: Planting) -> None:
 @mutant("a replica that computed other rows is told so (S30)", "replicas", BANK)
 def divergence_is_not_noticed(planting: Planting) -> None:
     planting.swap(write, "check_settled", lambda *_, **rest: rest["upper"])
+
+
+@mutant("a batch is remembered although the records before it are gone (R24)", "sinks", BANK)
+def batches_are_lost_with_truncation(planting: Planting) -> None:
+    original = codec.decode_manifest
+
+    def decode(name: str, seqno: SeqNo, data: bytes, key: str) -> State:
+        return replace(original(name, seqno, data, key), txns={})
+
+    planting.swap(versions, "decode_manifest", decode)
+
+
+@mutant("a batch that is older than the newest does not count again (R24)", "sinks", BANK)
+def only_the_newest_batch_is_known(planting: Planting) -> None:
+    original = decide_append.repeated
+
+    def repeated(state: State, txn: Txn, rows: digest.Digest) -> c.Outcome | None:
+        mark = state.txns.get(txn.app)
+        older = mark is not None and txn.batch < mark.batch
+        return None if older else original(state, txn, rows)
+
+    planting.swap_all((decide_append, write), "repeated", repeated)
+    planting.swap(state_module, "check_marks", lambda *_, **__: None)
+
+
+@mutant("a batch with another content is not taken for the one that counted (R24)", "sinks", BANK)
+def content_is_not_compared(planting: Planting) -> None:
+    def repeated(state: State, txn: Txn, rows: digest.Digest) -> c.Outcome | None:  # noqa: ARG001
+        mark = state.txns.get(txn.app)
+        if mark is None or mark.batch < txn.batch:
+            return None
+        return c.Repeated(txn.app, txn.batch, mark.batch)
+
+    planting.swap_all((decide_append, write), "repeated", repeated)
 
 
 # Timelines.

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from strandline.handles import shard
 from strandline.reading import lister, snapshot, view
 from strandline.shard import command as c, holds, leases, pulse, pulses
+from strandline.shard.state import State
+from strandline.shard.term import TermHold
 from strandline.testing.mutants import Mutant, Planting, mutant
 from strandline.upkeep import rounds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline.model.ids import SeqNo
     from strandline.shard.lease import ReadLease
     from strandline.shard.machine import Machine
@@ -127,6 +132,58 @@ def compaction_does_not_pin(planting: Planting) -> None:
         self._leases = _Careless(given)  # type: ignore[assignment]
 
     planting.swap(rounds.Rounds, "__init__", init)
+
+
+@mutant("a term outlives the process that took it (R26)", "terms", BANK)
+def terms_die_with_their_planner(planting: Planting) -> None:
+    def term_reader(
+        self: leases.Leases, machine: Machine, *, since: int | None, term_ms: int, purpose: str = ""
+    ) -> TermHold:
+        until_ms = self.env.patient(self.env.consensus.now_ms) + term_ms
+        lease = self.reader_from(machine, since=since, lease_ms=None, purpose=purpose)
+        lease.closed = True
+        return TermHold(lease.id, lease.since or 0, lease.holds.applied_seqno, until_ms)
+
+    planting.swap(leases.Leases, "term_reader", term_reader)
+    planting.swap(shard.Shard, "end_term", lambda _self, _id: None)
+
+
+@mutant("a term lasts until its end (R26)", "terms", BANK)
+def terms_end_early(planting: Planting) -> None:
+    original = leases.Leases._expire  # noqa: SLF001
+
+    def expire(self: leases.Leases, machine: Machine, over: frozenset[str]) -> None:
+        original(self, machine, over)
+        if machine.state.terms():
+            now_ms = self.env.patient(self.env.consensus.now_ms)
+            machine.commit(c.Expire(frozenset(), now_ms + 250))
+
+    planting.swap(leases.Leases, "_expire", expire)
+
+
+@mutant("objects stay while a term holds them (R26)", "terms", BANK)
+def terms_hold_no_objects(planting: Planting) -> None:
+    def seqno_hold(self: State) -> int:
+        leased = [r.seqno for r in self.readers.values() if r.until_ms is None]
+        return min(leased, default=self.seqno.number)
+
+    planting.swap(State, "seqno_hold", seqno_hold)
+
+
+@mutant("history stays while a term holds it (R3, R26)", "terms", BANK)
+def terms_hold_no_history(planting: Planting) -> None:
+    original = State.since_holds
+
+    def since_holds(self: State) -> Iterator[tuple[str, int]]:
+        terms = self.terms()
+        return ((name, time) for name, time in original(self) if name not in terms)
+
+    planting.swap(State, "since_holds", since_holds)
+
+
+@mutant("a term that ended is dropped", "terms", BANK)
+def ended_terms_stay(planting: Planting) -> None:
+    planting.swap(State, "terms", lambda _self: {})
 
 
 class _Careless:

@@ -167,7 +167,7 @@ def timeline_is_read_last(planting: Planting) -> None:
         upper = lease.machine.env.timelines(state.timeline).committed()
         return view.View(pin, upper, state)
 
-    def visible(machine: Machine) -> tuple[Frontier, State]:
+    def visible(machine: Machine, _shard_id: str | None = None) -> tuple[Frontier, State]:
         state = machine.refresh()
         if state.timeline is None:
             return state.upper, state

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.testing import owners, roles, streaming
+from strandline.testing import jobs, owners, roles, streaming
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -68,6 +68,7 @@ class Case:
             upper = number(process.store.timeline(self.timeline).upper.time)
             world.settle(process.store.timeline(self.timeline).shards, upper)
         process.node.tasks.sleep(_LATEST_MS)
+        _end_terms(world)
         machines = [process.store.machine(name) for name in world.observer.states]
         for _ in range(8):
             for machine in machines:
@@ -83,6 +84,12 @@ class Case:
         damage = [str(finding) for finding in report.of(Severity.DAMAGE)]
         if damage and self.clean:
             raise HistoryError("\n".join(f"fsck: {what}" for what in damage))
+
+
+def _end_terms(world: World) -> None:
+    """Let the store's clock reach the end of every term: what is over must be dropped."""
+    ends = [end for state in world.observer.states.values() for end in state.terms().values()]
+    world.sim.store_clock.jump(max(0, max(ends, default=0) - world.sim.now_ms()))
 
 
 def _tidy(process: Host, name: str) -> bool:
@@ -232,6 +239,29 @@ def _holds(world: World) -> None:
     world.start("u1", roles.tender("a", pause_ms=20))
 
 
+def _sinks(world: World) -> None:
+    """Applications whose processes die and come back, one of them twice at once."""
+    world.history.tiled.add("a")
+    world.start("k1", jobs.sink("a", "query 1"))
+    world.start("k2", jobs.sink("a", "query 1"))
+    world.start("k3", jobs.sink("a", "query 2"))
+    world.start("w1", roles.appender("a"))
+    world.start("u1", roles.tender("a", pause_ms=50))
+    world.start("r1", roles.reader("a"))
+
+
+def _terms(world: World) -> None:
+    """Planners that are gone when others read what they planned."""
+    world.start("w1", roles.appender("a", pause_ms=30))
+    world.start("p1", jobs.planner("a"))
+    world.start("p2", jobs.planner("a"))
+    world.start("e1", jobs.executor("a"))
+    world.start("e2", jobs.executor("a"))
+    world.start("st", roles.steward("a", evolve=False, pause_ms=300))
+    world.start("u1", roles.tender("a", pause_ms=20))
+    world.start("u2", roles.tender("a", pause_ms=20))
+
+
 def _rebirth(world: World) -> None:
     world.start("p1", roles.phoenix("a", drops=True))
     world.start("p2", roles.phoenix("a", drops=False))
@@ -283,6 +313,18 @@ CASES = {
             },
         ),
         Case("holds", _holds, on={"upkeep_ms": 5}, off=("suspend", "stuck")),
+        Case(
+            "sinks",
+            _sinks,
+            on={"crash": 0.05, "lost_reply": 0.1, "manifest_every": 2, "latency_ms": 5},
+            off=("suspend", "stuck"),
+        ),
+        Case(
+            "terms",
+            _terms,
+            on={**_OBJECTS, "jump": 0.05, "latency_ms": 5},
+            off=("suspend", "stuck"),
+        ),
         Case("broken", _broken, on={"no_inline": 1}, off=("stuck", "chunks"), clean=False),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),

@@ -12,6 +12,8 @@
     stored_as_acknowledged   what is stored is what the writers meant, once
     atomic_groups            rows of one transaction are visible in all its shards, or in none
     held_objects_stay        no object is deleted that somebody may still read
+    batches_count_once       a batch of an application is stored once, however often it is tried
+    terms_last               a reader with a term is listed until the store's clock ends it
 
 They need nothing but the history: no state of the system under test, no search.
 """
@@ -316,6 +318,39 @@ def held_objects_stay(history: History) -> list[str]:
     ]
 
 
+def batches_count_once(history: History) -> list[str]:
+    stored: defaultdict[tuple[str, _Rows], int] = defaultdict(int)
+    for commit in history.committed:
+        if not commit.gone:
+            stored[commit.shard, _signature(commit.updates)] += 1
+    tried: defaultdict[tuple[str, str], list[Append]] = defaultdict(list)
+    for call in history.appends:
+        if call.batch:
+            tried[call.shard, call.batch].append(call)
+    return [
+        f"{shard}: {batch} {what}"
+        for (shard, batch), calls in tried.items()
+        for what in _once(calls, stored[shard, _signature(calls[0].updates)])
+    ]
+
+
+def _once(calls: list[Append], times: int) -> Iterable[str]:
+    counted = [call for call in calls if call.result is Result.APPLIED]
+    known = [call for call in calls if call.result is Result.REPEATED]
+    if times > 1 or len(counted) > 1:
+        yield f"is stored {times} times, and {len(counted)} were told that theirs counted"
+    if known and not times:
+        yield f"had counted before, {known[0].by} was told, and is not stored"
+
+
+def terms_last(history: History) -> list[str]:
+    return [
+        f"the term {term.reader} of {term.shard} ended at {term.ended_ms}, not at {term.until_ms}"
+        for term in history.terms.values()
+        if term.ended_ms is not None and term.ended_ms < term.until_ms and not term.given_back
+    ]
+
+
 CHECKERS: tuple[Callable[[History], list[str]], ...] = (
     definite_reads,
     linearizable_appends,
@@ -326,4 +361,6 @@ CHECKERS: tuple[Callable[[History], list[str]], ...] = (
     stored_as_acknowledged,
     atomic_groups,
     held_objects_stay,
+    batches_count_once,
+    terms_last,
 )

@@ -27,6 +27,7 @@ class Result(Enum):
 
     APPLIED = "it counted"
     MISMATCH = "the upper was another one"
+    REPEATED = "it had counted before"
     UNKNOWN = "no answer"
     REFUSED = "an error that says it did not happen"
 
@@ -48,6 +49,8 @@ class Append:
     """The upper that a mismatch reported."""
     group: str = ""
     """Appends of one group become visible together, or none of them does."""
+    batch: str = ""
+    """The batch of an application that it is: however often it is tried, it counts once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,22 @@ class Deleted:
 
 
 @dataclass(slots=True)
+class Term:
+    """A reader for a fixed time, as whoever took it was told."""
+
+    shard: str
+    reader: str
+    since: int
+    until_ms: int
+    keys: tuple[str, ...] = ()
+    """Objects of a version that it holds."""
+    given_back: bool = False
+    """Whether somebody may have given it back."""
+    ended_ms: int | None = None
+    """The most that anybody had seen on the store's clock when it was dropped."""
+
+
+@dataclass(slots=True)
 class History:
     """Everything that was recorded, each kind in the order in which it ended."""
 
@@ -138,6 +157,8 @@ class History:
     versions: list[Version] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     deleted: list[Deleted] = field(default_factory=list)
+    terms: dict[str, Term] = field(default_factory=dict)
+    """By the ids of their readers."""
     tiled: set[str] = field(default_factory=set)
     """Shards and timelines whose every append is recorded, so that none may be missing."""
 

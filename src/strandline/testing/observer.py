@@ -87,6 +87,8 @@ class Observer:
         before = self.states.get(name)
         state = self.states[name] = evolve(before, change)
         label = self._labels[state.id] = self.label(name)
+        if before is not None:
+            self._ended(before, state)
         allowed = None
         if before is not None and change.since is not None:
             allowed = self._allowed(before, label)
@@ -110,6 +112,17 @@ class Observer:
                 allowed=allowed,
             )
         )
+
+    def latest_ms(self) -> int:
+        """The most that anybody may have seen on the store's clock."""
+        self.clock_was(self._store_ms())
+        return self._latest_ms
+
+    def _ended(self, before: State, after: State) -> None:
+        for reader in before.readers.keys() - after.readers.keys():
+            term = self.history.terms.get(reader)
+            if term is not None and term.ended_ms is None:
+                term.ended_ms = self.latest_ms()
 
     def clock_was(self, now_ms: int) -> None:
         """Somebody may have seen this much on the store's clock."""

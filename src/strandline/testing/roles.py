@@ -121,9 +121,11 @@ def racer(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 100.0) -> R
 
         def step() -> None:
             lower = at.client.look(at.shard, "upper")
-            if process.random.random() < 0.2:
+            late = process.random.random() < 0.2
+            if late:
                 process.sleep(300)
-            if process.random.random() < 0.1:
+            # Whoever guesses a time that it knows to be wrong must be told the newest upper.
+            if process.random.random() < (0.5 if late else 0.1):
                 lower += process.random.choice((-1, 1))
             upper = max(0, lower) + process.random.choice((1, 1, 2, 4))
             count = process.random.choice((0, 1, 2, 4))

@@ -140,11 +140,17 @@ def _work_together(
     """Two tasks fetch. The one that presses first must not end what the other still owes."""
     process = client.process
     errors: list[Exception] = []
+    ended: set[int] = set()
+
+    def fetch(worker: Worker) -> None:
+        _fetch(client, worker, stream, errors)
+        ended.add(worker.number)
+
     workers = [subscription.worker(each) for each in range(2)]
     tasks = [
         process.node.tasks.start(
             f"worker {worker.number}",
-            lambda worker=worker: _fetch(client, worker, stream, errors),  # type: ignore[misc]
+            lambda worker=worker: fetch(worker),  # type: ignore[misc]
         )
         for worker in workers
     ]
@@ -157,12 +163,15 @@ def _work_together(
             stream.told.append(number(event.frontier.time))
         elif was_over:
             break
-    for each, task in enumerate(tasks):
-        frontier = subscription.frontier
-        subscription.press(each)
-        if each == 0 and subscription.frontier != frontier:
-            raise HistoryError(f"{frontier} became {subscription.frontier} when one pressed")
-        task.join()
+    frontier = subscription.frontier
+    subscription.press(0)
+    if subscription.frontier != frontier:
+        raise HistoryError(f"{frontier} became {subscription.frontier} when one pressed")
+    tasks[0].join()
+    if 1 in ended and not errors and not subscription.frontier.is_closed:
+        raise HistoryError(f"{subscription} ended for all when one had pressed")
+    subscription.press(1)
+    tasks[1].join()
     if errors:
         raise errors[0]
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.errors import MaybeAppliedError
-from strandline.shard.command import UpperMismatch
+from strandline.handles.write import Appended
+from strandline.shard.command import Repeated, UpperMismatch
 from strandline.testing.checkers import HistoryError
 from strandline.testing.history import NO_TIME, Append, Read, Result, Seen, Stream
 from strandline.testing.observer import number, row_text, update_list
@@ -73,6 +74,27 @@ class Client:
         return pa.Table.from_pylist(list(rows), schema=pa.schema([*shard.schema, *own]))
 
     # Appends.
+
+    def append_batch(
+        self, writer: Writer, shard: Shard, rows: list[dict[str, object]], txn: tuple[str, int]
+    ) -> Appended | Repeated:
+        """Append a batch of an application."""
+        start = self.world.now_us()
+        result = Result.REFUSED
+        bounds: tuple[int | None, int | None] = (None, None)
+        try:
+            outcome = writer.append(self.table(shard, rows), txn=txn)
+            result = Result.REPEATED if isinstance(outcome, Repeated) else Result.APPLIED
+            if isinstance(outcome, Appended):
+                bounds = (number(outcome.upper.time) - 1, number(outcome.upper.time))
+        except _UNDECIDED:
+            result = Result.UNKNOWN
+            raise
+        finally:
+            updates = _at(rows, bounds[0])
+            name = f"batch {txn[1]} of {txn[0]}"
+            self._record(shard.name, start, result, bounds, updates, batch=name)
+        return outcome
 
     def append(
         self, writer: Writer, shard: Shard, rows: list[dict[str, object]], label: str = ""
@@ -210,11 +232,12 @@ class Client:
         updates: tuple[Update, ...],
         seen: int | None = None,
         group: str = "",
+        batch: str = "",
     ) -> None:  # fmt: skip
         now = self.world.now_us()
         self.world.sim.sometimes(result.name)
         self.world.history.appends.append(
-            Append(shard, self.by, start, now, result, *bounds, updates, seen, group)
+            Append(shard, self.by, start, now, result, *bounds, updates, seen, group, batch)
         )
 
 

@@ -210,6 +210,8 @@ class World:
     """Roles that are never suspended."""
     rows: int = 0
     """How many rows were made up so far: the last id that was used."""
+    batches: dict[str, list[list[dict[str, object]]]] = field(default_factory=dict)
+    """What the batches of each application are: its source can be read again after a crash."""
     settings: Settings = field(init=False)
     observer: Observer = field(init=False)
     consensus: ObservedConsensus = field(init=False)

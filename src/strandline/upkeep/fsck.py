@@ -217,8 +217,7 @@ class _Fsck:
     def _leased(self, machine: Machine) -> None:
         """Readers and writers whose processes are gone."""
         before = machine.refresh()
-        entries = {name: reader.pulse for name, reader in before.readers.items()}
-        entries.update((name, writer.pulse) for name, writer in before.writers.items())
+        entries = before.heartbeats()
         if self._repair:
             wait_for_silent(
                 self._env,
