@@ -82,3 +82,17 @@ def test_the_answer_says_what_it_took(desk):
     assert (found.time, found.rows, found.updates, found.parts, found.jobs) == (0, 2, 2, 1, 1)
     assert found.digest == desk.shard.state().total
     assert found.bytes == load.parts[0].size
+
+
+def test_what_an_attempt_left_behind_is_swept_once_its_writer_is_gone(desk):
+    stand = desk.stand(desk.shard.state().schema)
+    lost = appended(desk, table(1, 2), 0)
+    counted = appended(desk, table(1, 2), 0)
+    assert isinstance(counted.commit(desk, stand, (0, 1), restamp=True), Appended)
+    collector = desk._store.upkeep.collector
+    assert collector.sweep(desk.shard.machine, delete=True) == []
+    desk.close()
+    swept = {entry.key for entry in collector.sweep(desk.shard.machine, delete=True)}
+    assert lost.parts[0].key in swept
+    assert counted.parts[0].key not in swept
+    assert desk.shard.snapshot().count() == 2
