@@ -33,7 +33,7 @@ from strandline.system import SystemRandom, SystemTasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strandline.spark.instruction import Answer, Ground
+    from strandline.spark.instruction import Answer
     from strandline.store.blob import Blob
 
 _sites = msgspec.msgpack.Decoder(Site)
@@ -156,8 +156,19 @@ def _answer(bench: Bench, answer: Answer) -> pa.RecordBatch:
 @lru_cache(maxsize=64)
 def _bench(site: bytes) -> Bench:
     known = _sites.decode(site)
-    blob = _blob(known.url)
-    return Bench(_ground(blob, known), blob, SystemRandom(), SystemTasks().sleep)
+    encoded = _blob(known.url).get(known.ground)
+    if encoded is None:
+        # The folder may have been removed and made anew since this process opened it.
+        _blob.cache_clear()
+        _opened_blocks.cache_clear()
+        encoded = _blob(known.url).get(known.ground)
+    if encoded is None:
+        raise NotFoundError(
+            f"the store in {known.url}, as a worker sees it, is not the driver's: it does not hold "
+            f"{known.ground}; workers must see the same folder under the same path"
+        )
+    ground = decode_ground(encoded, known.ground)
+    return Bench(ground, _blob(known.url), SystemRandom(), SystemTasks().sleep)
 
 
 @lru_cache(maxsize=8)
@@ -172,13 +183,3 @@ def _blocks(site: Site) -> Blocks:
 @lru_cache(maxsize=8)
 def _opened_blocks(url: str, folder: str, most: int) -> Blocks:
     return Blocks(_blob(url), BlockCache(cache_folder(folder or None), most))
-
-
-def _ground(blob: Blob, site: Site) -> Ground:
-    encoded = blob.get(site.ground)
-    if encoded is None:
-        raise NotFoundError(
-            f"the store in {site.url}, as a worker sees it, is not the driver's: it does not hold "
-            f"{site.ground}; workers must see the same folder under the same path"
-        )
-    return decode_ground(encoded, site.ground)
