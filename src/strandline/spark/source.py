@@ -26,10 +26,15 @@ from pyspark.sql.types import (
 )
 
 from strandline.errors import SchemaError, UsageError
-from strandline.spark.source_cast import spark_schema
+from strandline.spark.source_cast import struct_of
 from strandline.spark.source_options import Options
 from strandline.spark.source_read import FeedReader, FilteringReader, SnapshotReader
-from strandline.spark.source_rows import CHANGE_COLUMNS, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from strandline.spark.source_rows import (
+    CHANGE_COLUMNS,
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+)
 from strandline.spark.source_store import opened
 from strandline.spark.source_stream import StreamReader
 from strandline.spark.source_write import BatchWriter, StreamWriter
@@ -77,7 +82,7 @@ class StrandlineSource(DataSource):
                     f"not have: there are {', '.join(found.names)}"
                 )
             found = pa.schema([found.field(name) for name in names])
-        columns = spark_schema(found)
+        columns = struct_of(found)
         if options.wants_feed:
             return StructType([*columns.fields, *_CHANGES])
         return self._remembering(columns) if options.in_catalog else columns
@@ -108,7 +113,9 @@ class StrandlineSource(DataSource):
     def _remembering(self, columns: StructType) -> StructType:
         first, *others = columns.fields
         metadata = {_REMEMBERED: self._options.remembered()}
-        return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *others])
+        return StructType(
+            [StructField(first.name, first.dataType, first.nullable, metadata), *others]
+        )
 
     def _found(self, schema: StructType) -> Options:
         """The options, with those that the schema of a table of the catalog remembers."""

@@ -199,7 +199,9 @@ class Options:
                 "a store in memory belongs to one process, and Spark has several: use a folder"
             )
         if not path:
-            raise UsageError(f"path {printable(table)} names a table but no store: write store/table")
+            raise UsageError(
+                f"path {printable(table)} names a table but no store: write store/table"
+            )
         return Place(path, valid_name(table, "table"))
 
     def scan(self) -> Scan:
@@ -293,7 +295,9 @@ class Options:
                     f"option {_SPELLED[name]} is for {' and '.join(others)}, not for {use.value}: "
                     f"leave it out; there are {listed}"
                 )
-            raise UsageError(f"unknown option {printable(name)}: for {use.value} there are {listed}")
+            raise UsageError(
+                f"unknown option {printable(name)}: for {use.value} there are {listed}"
+            )
 
     def _names(self, name: str) -> tuple[str, ...] | None:
         text = self._given.get(name.lower())

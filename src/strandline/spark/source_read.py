@@ -1,12 +1,12 @@
 """Batch reads of `format("strandline")`: a snapshot, or the changes of some versions.
 
-    planner    hold for a term ─► list ─► divide into tasks      (`partitions`)
-    task       fetch ─► add up what may be retracted ─► Arrow     (`read`)
+planner    hold for a term ─► list ─► divide into tasks      (`partitions`)
+task       fetch ─► add up what may be retracted ─► Arrow     (`read`)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,7 @@ from strandline.reading.descriptor import decode_descriptor, encode_descriptor
 from strandline.reading.listing import check_since, newest_time
 from strandline.reading.request import Bounds, Request
 from strandline.reading.view import described, pinned_view, time_at
-from strandline.spark.source_cast import arrow_schema, as_spark
+from strandline.spark.source_cast import arrow_of, as_spark
 from strandline.spark.source_plan import Way, Work, plan_changes, plan_snapshot
 from strandline.spark.source_rows import (
     CHANGE_COLUMNS,
@@ -45,9 +45,8 @@ from strandline.spark.source_store import (
     instants_of,
     last_version,
     opened,
-    release_term_reader,
+    planning,
     task_blob,
-    term_reader,
 )
 
 if TYPE_CHECKING:
@@ -115,23 +114,16 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         scan = self._scan
-        with opened(scan.place) as (store, shard):
-            lease = term_reader(store, shard, scan.lease_ms)
-            works: list[Work] = []
-            try:
-                works = self._listed(lease)
-            finally:
-                # Without objects to keep there is nothing to hold.
-                if not _needs_objects(works):
-                    release_term_reader(store, lease)
-                lease.closed = True
+        with planning(scan.place, scan.lease_ms) as hold:
+            works = self._listed(hold.lease)
+            hold.needed = _needs_objects(works)
         # Spark makes a task of its own for a list without any.
         return [Piecework(work, scan.lease_ms) for work in works]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piecework):  # An empty table has one task, with nothing.
             return
-        wanted = arrow_schema(self._schema)
+        wanted = arrow_of(self._schema)
         fetch = fetch_held(task_blob(self._scan.place.store), partition.lease_ms)
         for rows in snapshot_rows(partition.work(), fetch):
             yield from as_spark(rows, wanted).to_batches(max_chunksize=BATCH_ROWS)
@@ -184,22 +176,16 @@ class FeedReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         feed = self._feed
-        with opened(feed.place) as (store, shard):
-            lease = term_reader(store, shard, feed.lease_ms)
-            found = _Listed([])
-            try:
-                found = self._listed(lease)
-            finally:
-                if not _needs_objects(found.works):
-                    release_term_reader(store, lease)
-                lease.closed = True
+        with planning(feed.place, feed.lease_ms) as hold:
+            found = self._listed(hold.lease)
+            hold.needed = _needs_objects(found.works)
         tasks = [Piecework(work, feed.lease_ms) for work in found.works]
         return [task if found.instants is None else task.tell(found.instants) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piecework):
             return
-        wanted = arrow_schema(self._schema)
+        wanted = arrow_of(self._schema)
         work, instants = partition.work(), partition.instants()
         schema = work.pieces[0].schema
         fetch = fetch_held(task_blob(self._feed.place.store), partition.lease_ms)
@@ -239,10 +225,6 @@ def checked_columns(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *schema.key)))
 
 
-def with_columns(scan: Scan, names: Sequence[str]) -> Scan:
-    return replace(scan, columns=tuple(names))
-
-
 def _needs_objects(works: Iterable[Work]) -> bool:
     pieces = (each.piece for work in works for each in (*work.pieces, *work.against))
     return any(isinstance(piece, Part) for piece in pieces)
@@ -260,18 +242,18 @@ _OPERATORS = {
 
 def _condition(pushed: Filter) -> tuple[str, str, object] | None:
     """A condition in our words; `None` leaves it to Spark."""
-    column = getattr(pushed, "attribute", ())
-    if len(column) != 1:
+    path: tuple[str, ...] = getattr(pushed, "attribute", ())
+    if len(path) != 1:
         return None
-    if isinstance(pushed, IsNull):
-        return (column[0], "is null", None)
-    if isinstance(pushed, IsNotNull):
-        return (column[0], "is not null", None)
+    if isinstance(pushed, IsNull | IsNotNull):
+        return (path[0], "is null" if isinstance(pushed, IsNull) else "is not null", None)
     operator = _OPERATORS.get(type(pushed))
     if operator is None:
         return None
-    value = pushed.value
-    return (column[0], operator, list(value) if operator == "in" else value)
+    value: object = getattr(pushed, "value", None)
+    if operator == "in" and isinstance(value, tuple | list):
+        return (path[0], operator, list(value))
+    return (path[0], operator, value)
 
 
 def _fits(condition: tuple[str, str, object], schema: Schema) -> bool:

@@ -60,7 +60,9 @@ def change_updates(work: Work, fetch: Fetch) -> Iterator[pa.Table]:
         for each in work.pieces:
             yield fetch(each)
     else:
-        yield consolidate(pa.concat_tables(_within(each, fetch(each), work) for each in work.pieces))
+        yield consolidate(
+            pa.concat_tables(_within(each, fetch(each), work) for each in work.pieces)
+        )
 
 
 def changes(updates: pa.Table, schema: Schema, instants: Instants) -> pa.Table:
