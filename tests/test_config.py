@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config import Config, cache_folder, from_environment
+from strandline.config import (
+    Config,
+    cache_folder,
+    from_environment,
+    java_home,
+    name_worker_python,
+    spark_is_chosen,
+)
 from strandline.errors import UsageError
 
 
@@ -61,3 +68,41 @@ def test_blocks_lie_where_spark_may_fill_the_disk(
     monkeypatch.setenv("SPARK_LOCAL_DIRS", local)
     base = Path(expected or tempfile.gettempdir())
     assert cache_folder(cache_dir) == base / f"strandline-cache-{os.getuid()}"
+
+
+@pytest.mark.parametrize(("text", "home"), [(None, None), ("", None), ("/opt/java", "/opt/java")])
+def test_an_empty_java_home_is_none(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, home: str | None
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if text is not None:
+        monkeypatch.setenv("JAVA_HOME", text)
+    assert java_home() == home
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("SPARK_REMOTE", True),
+        ("PYSPARK_GATEWAY_PORT", True),
+        ("PYSPARK_SUBMIT_ARGS", True),
+        ("SPARK_CONF_DIR", True),
+        ("SPARK_HOME", False),
+    ],
+)
+def test_a_launcher_of_spark_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, *, chosen: bool
+) -> None:
+    for each in ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "x")
+    assert spark_is_chosen() == chosen
+
+
+def test_an_interpreter_that_the_user_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "theirs")
+    name_worker_python("ours")
+    assert os.environ["PYSPARK_PYTHON"] == "theirs"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    name_worker_python("ours")
+    assert os.environ["PYSPARK_PYTHON"] == "ours"

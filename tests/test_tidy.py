@@ -106,7 +106,7 @@ def texts(root: Path) -> Iterator[tuple[str, str]]:
     """Every text file of the tree that people or git would look at."""
     for folder, inside, names in os.walk(root):
         inside[:] = sorted(at for at in inside if at not in UNREAD and not at.endswith("_cache"))
-        for path in (Path(folder, name) for name in sorted(names)):
+        for path in (Path(folder, name) for name in sorted(names) if name not in UNREAD):
             try:
                 yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
             except UnicodeDecodeError:

@@ -20,6 +20,8 @@ broken
     [
         (checkup.package_finding("pyarrow", "26.0"), "ok"),
         (checkup.package_finding("pyarrow", None), "fail"),
+        (checkup.optional_finding("java", "17.0.15", None), "ok"),
+        (checkup.optional_finding("java", "none", "install it"), "warn"),
         (checkup.files_finding(1024, 4096), "ok"),
         (checkup.files_finding(-1, -1), "ok"),
         (checkup.files_finding(256, 4096), "warn"),

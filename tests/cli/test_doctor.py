@@ -27,10 +27,19 @@ def test_a_machine_without_a_store_is_examined(ask):
         "polars",
         "numpy",
         "msgspec",
+        "pyspark",
+        "java",
         "open files",
         "lease helper",
     ]
     assert found["lease helper"]["status"] == "ok"
+
+
+def test_a_machine_without_java_is_well_and_is_told_what_spark_needs(ask, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = findings(ask)
+    assert found["java"]["status"] == "warn"
+    assert str(tmp_path) in found["java"]["advice"]
 
 
 def test_a_store_is_examined_and_left_as_it_was(ask, lake):

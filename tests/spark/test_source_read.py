@@ -6,12 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, StringStartsWith
 from pyspark.sql.types import LongType, StructField, StructType
 
 import strandline
 from strandline.errors import BoundsError, LeaseLostError, SchemaError, SinceError
-from strandline.spark.source import FilteringSource, StrandlineSource
+from strandline.spark.source import StrandlineSource
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -28,8 +27,8 @@ def shard(tmp_path):
         yield shard
 
 
-def reader_of(shard, source=StrandlineSource, schema=None, **options):
-    made = source({"path": shard.path, **options})
+def reader_of(shard, schema=None, **options):
+    made = StrandlineSource({"path": shard.path, **options})
     return made.reader(made.schema() if schema is None else schema)
 
 
@@ -120,22 +119,3 @@ def test_the_change_feed_tells_what_happened_and_when(shard):
     assert len(rows_of(reader_of(shard, **whole))) == 1002
     with pytest.raises(BoundsError, match="endingVersion 7"):
         reader_of(shard, **{**feed, "endingVersion": "7"}).partitions()
-
-
-def test_filters_rule_out_rows_and_stay_with_spark(shard):
-    reader = reader_of(shard, FilteringSource)
-    pushed = [
-        EqualTo(("v",), "new"),
-        GreaterThan(("k",), 0),
-        In(("k",), (1, 2)),
-        IsNotNull(("v",)),
-        StringStartsWith(("v",), "n"),
-        EqualTo(("k",), "not a number"),
-    ]
-    assert list(reader.pushFilters(pushed)) == pushed
-    assert rows_of(reader) == [{"k": 1, "v": "new"}]
-
-
-def test_a_reader_defines_filters_only_where_spark_pushes_them(shard):
-    assert "pushFilters" not in vars(type(reader_of(shard)))
-    assert "pushFilters" in vars(type(reader_of(shard, FilteringSource)))

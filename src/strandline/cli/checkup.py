@@ -39,6 +39,13 @@ def package_finding(name: str, installed: str | None) -> Finding:
     return Finding("ok", name, installed)
 
 
+def optional_finding(what: str, found: str, trouble: str | None) -> Finding:
+    """What only those need who use Spark: its absence is worth a word, and no failure."""
+    if trouble is None:
+        return Finding("ok", what, found)
+    return Finding("warn", what, found, f"to use Spark: {trouble}")
+
+
 def files_finding(soft: int, hard: int) -> Finding:
     if soft < 0 or soft >= _FEW_FILES:
         return Finding("ok", "open files", "no limit" if soft < 0 else f"up to {number(soft)}")

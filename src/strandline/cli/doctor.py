@@ -25,6 +25,7 @@ from strandline.cli.checkup import (
     files_finding,
     filesystem_finding,
     mount_of,
+    optional_finding,
     package_finding,
     space_finding,
     sqlite_finding,
@@ -33,6 +34,8 @@ from strandline.cli.render import Column, shown, table
 from strandline.errors import StrandlineError
 from strandline.heart import OutsideHeart
 from strandline.shard.pulse import KEY_PREFIX, decode_pulse, slot_of
+from strandline.spark.java import find_java
+from strandline.spark.runtime import java_trouble, java_version, pyspark_trouble
 from strandline.store.locate import CONSENSUS_FILE, Kind, locate
 from strandline.store.sqlite import SqliteConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
@@ -50,7 +53,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def examine(url: str | None, out: Output) -> bool:
     """Print one line for each finding; `True` if one of them has to be fixed."""
-    findings = [_python(), *_packages(), _open_files()]
+    findings = [_python(), *_packages(), *_spark(), _open_files()]
     with tempfile.TemporaryDirectory(prefix="strandline-doctor-") as scratch:
         findings += _folder(url) if url is not None else []
         findings.append(_heartbeat(url, Path(scratch), findings))
@@ -76,13 +79,26 @@ def _python() -> Finding:
 
 
 def _packages() -> list[Finding]:
-    found = []
-    for name in _PACKAGES:
-        try:
-            found.append(package_finding(name, version(name)))
-        except PackageNotFoundError:
-            found.append(package_finding(name, None))
-    return found
+    return [package_finding(name, _installed(name)) for name in _PACKAGES]
+
+
+def _spark() -> list[Finding]:
+    """The pyspark that is installed, and the Java that it would start."""
+    pyspark, java = _installed("pyspark"), find_java()
+    java_found = "none" if java.program is None else java.program
+    if java_is := java_version(java.said):
+        java_found = f"{java_is}, {java.program}"
+    return [
+        optional_finding("pyspark", pyspark or "not installed", pyspark_trouble(pyspark)),
+        optional_finding("java", java_found, java_trouble(java)),
+    ]
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _open_files() -> Finding:

@@ -1,7 +1,7 @@
 """The settings of a session: what pins its meaning, and what was measured to matter. Pure.
 
-Settings that change nothing here are left to Spark; docs/decisions/0007 has the measurements and the
-list of those that were tried and dropped.
+Settings that changed nothing are left to Spark; docs/decisions/0007 has the measurements, and those
+that were tried and dropped.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def at_any_time(release: tuple[int, int], cores: int | None) -> dict[str, str]:
         # Meaning: the same rows whatever the machine's time zone and its administrator's defaults.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        # A reader that takes filters fails where this is off.
-        "spark.sql.python.filterPushdown.enabled": "true",
-        # Below it the driver lists files itself, which beats a Spark job for as long as they are few.
+        # Up to so many files the driver lists them itself, which beats starting a job for it.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     }
     if release >= _SINGLE_TASK_SINCE:

@@ -26,7 +26,7 @@ try:
     import pyspark
     from pyspark.sql import SparkSession
 
-    from strandline.spark.source import source_class
+    from strandline.spark.source import StrandlineSource
 except ModuleNotFoundError as missing:
     raise NotInstalledError(str(pyspark_trouble(None))) from missing
 
@@ -75,9 +75,8 @@ def register(spark: SparkSession) -> SparkSession:
     for name, value in at_any_time(release(spark.version), cores).items():
         if name not in chosen:
             spark.conf.set(name, value)
-    pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")
     # What `spark.read.format("strandline")` and its siblings find by name.
-    spark.dataSource.register(source_class(pushdown=pushes == "true"))
+    spark.dataSource.register(StrandlineSource)
     return spark
 
 

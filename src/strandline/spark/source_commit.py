@@ -10,12 +10,10 @@ What did not count is deleted where that is certain, and otherwise goes with the
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strandline.config import cache_folder
 from strandline.errors import StoreError
 from strandline.handles.stage import Stage
 from strandline.model.digest import Digest
@@ -122,7 +120,7 @@ def _append(job: Job, load: Load, lower: Time) -> Appended | UpperMismatch | Rep
 def _differences(job: Job, came: Gathered, lower: Time) -> Load:
     """What the rows that came change, range after range."""
     as_of = lower - 1 if lower else None
-    blocks = Blocks(job.store.env.blob, BlockCache(_cache_folder(), CACHE_BYTES))
+    blocks = Blocks(job.store.env.blob, BlockCache(cache_folder(None), CACHE_BYTES))
     desk = Desk(job.store, job.shard, ("", 0))
     answers = []
     with held_for_scan(job.store, job.shard, _SCAN_MS) as hold:
@@ -173,7 +171,3 @@ def _counted(job: Job) -> bool:
         return False
     mark = job.shard.state().txns.get(job.txn.app)
     return mark is not None and mark.batch > job.txn.batch
-
-
-def _cache_folder() -> Path:
-    return Path(tempfile.gettempdir()) / f"strandline-{os.getuid()}"

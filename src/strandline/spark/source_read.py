@@ -10,21 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from strandline.errors import SchemaError
-from strandline.parts.filters import parse_filter
 from strandline.parts.part import Part
 from strandline.reading.descriptor import decode_descriptor, encode_descriptor
 from strandline.reading.listing import check_since, newest_time
@@ -53,12 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from strandline.model.frontier import Time
     from strandline.model.schema import Schema
-    from strandline.parts.filters import FilterSpec
     from strandline.reading.view import View
     from strandline.shard.lease import ReadLease
     from strandline.spark.source_options import Feed, Scan
@@ -110,7 +96,6 @@ class SnapshotReader(DataSourceReader):
     def __init__(self, scan: Scan, schema: StructType) -> None:
         self._scan = scan
         self._schema = schema
-        self._filter: FilterSpec | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         scan = self._scan
@@ -135,7 +120,7 @@ class SnapshotReader(DataSourceReader):
         time = self._time(lease, view)
         if time is None:
             return []
-        request = Request.parse(names, self._filter, view.state.schema)
+        request = Request.parse(names, None, view.state.schema)
         found = described(machine, view.state, request, Bounds(as_of=time))
         return plan_snapshot(found.parts, bytes_max=scan.partition_bytes)
 
@@ -149,22 +134,6 @@ class SnapshotReader(DataSourceReader):
         check_settled(view, scan.version, "version")
         check_since(view.state, scan.version)
         return scan.version
-
-
-class FilteringReader(SnapshotReader):
-    """The same where Spark pushes filters; Spark refuses `pushFilters` where it does not.
-
-    What it pushes only rules out parts and rows early. All of it is given back for Spark to
-    evaluate, so the rows never depend on how we compare.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        conditions = [found for each in filters if (found := _condition(each)) is not None]
-        with opened(self._scan.place) as (_, shard):
-            schema = shard.state().schema
-        kept = [each for each in conditions if _fits(each, schema)]
-        self._filter = kept or None
-        return filters
 
 
 class FeedReader(DataSourceReader):
@@ -228,37 +197,3 @@ def checked_columns(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
 def _needs_objects(works: Iterable[Work]) -> bool:
     pieces = (each.piece for work in works for each in (*work.pieces, *work.against))
     return any(isinstance(piece, Part) for piece in pieces)
-
-
-_OPERATORS = {
-    EqualTo: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    In: "in",
-}
-
-
-def _condition(pushed: Filter) -> tuple[str, str, object] | None:
-    """A condition in our words; `None` leaves it to Spark."""
-    path: tuple[str, ...] = getattr(pushed, "attribute", ())
-    if len(path) != 1:
-        return None
-    if isinstance(pushed, IsNull | IsNotNull):
-        return (path[0], "is null" if isinstance(pushed, IsNull) else "is not null", None)
-    operator = _OPERATORS.get(type(pushed))
-    if operator is None:
-        return None
-    value: object = getattr(pushed, "value", None)
-    if operator == "in" and isinstance(value, tuple | list):
-        return (path[0], operator, list(value))
-    return (path[0], operator, value)
-
-
-def _fits(condition: tuple[str, str, object], schema: Schema) -> bool:
-    try:
-        parse_filter([condition], schema)
-    except SchemaError:
-        return False
-    return True

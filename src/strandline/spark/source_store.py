@@ -7,6 +7,7 @@ see objects only; consensus stays with planners and committers, which run where 
 
 from __future__ import annotations
 
+import atexit
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -154,6 +155,10 @@ def _moments(machine: Machine, state: State, first: Time) -> Iterator[Moment]:
 def task_blob(store_url: str) -> Blob:
     """The objects of a store as a task sees them; a worker keeps it for the tasks after this."""
     return open_blob(store_url)
+
+
+# Open folders are closed while there still is an interpreter to do it.
+atexit.register(task_blob.cache_clear)
 
 
 def fetch_held(blob: Blob, lease_ms: int) -> Callable[[PartDescriptor], pa.Table]:

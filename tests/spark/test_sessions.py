@@ -1,0 +1,144 @@
+"""A session has the settings that it promises, in this process and after it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from strandline.errors import UsageError
+from strandline.spark import register, session
+from strandline.spark.confs import at_any_time
+from strandline.spark.runtime import release
+from strandline.system import SystemClock, SystemTasks
+
+PATIENCE_MS = 60_000
+
+
+@pytest.mark.floor
+def test_a_session_has_every_setting_under_a_name_that_spark_knows(spark):
+    for name, value in at_any_time(release(spark.version), None).items():
+        assert spark.conf.get(name) == value
+        assert spark.conf.isModifiable(name), f"Spark does not know {name}"
+
+
+@pytest.mark.floor
+def test_workers_run_the_interpreter_of_the_driver(spark):
+    def tell(batches):
+        import sys
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"program": [sys.executable] * batch.num_rows})
+
+    found = spark.range(1).mapInArrow(tell, "program string").collect()
+    assert [row.program for row in found] == [sys.executable]
+
+
+def test_a_running_session_is_joined_and_keeps_what_was_set(spark):
+    assert session() is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_another_master_beside_a_running_session_is_refused(spark):
+    with pytest.raises(UsageError, match=r"local\[2\] runs in this process: stop it"):
+        session(master="local[1]")
+
+
+def test_register_leaves_explicit_settings_and_makes_the_others(spark):
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    zone = "spark.sql.session.timeZone"
+    spark.conf.unset(name)
+    spark.conf.set(zone, "Europe/Berlin")
+    try:
+        assert register(spark) is spark
+        assert spark.conf.get(zone) == "Europe/Berlin"
+        assert spark.conf.get(name) == "1000"
+    finally:
+        spark.conf.set(zone, "UTC")
+
+
+def test_a_master_and_a_connect_address_exclude_each_other():
+    with pytest.raises(UsageError, match="leave one of them out"):
+        session(master="local", connect="sc://localhost")
+
+
+def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+@pytest.mark.process
+def test_without_java_the_error_is_ours_and_comes_before_sparks(tmp_path):
+    script = """
+        import strandline
+        from strandline.spark import session
+        try:
+            session()
+        except strandline.NotInstalledError as error:
+            print(error)
+    """
+    answer = run(script, JAVA_HOME=str(tmp_path))
+    assert f"JAVA_HOME is {tmp_path}" in answer.stdout
+    assert answer.stderr == ""
+
+
+@pytest.mark.process
+def test_without_pyspark_the_error_says_how_to_get_it():
+    script = """
+        import sys
+        sys.modules["pyspark"] = None
+        import strandline.spark
+        try:
+            strandline.spark.session
+        except strandline.NotInstalledError as error:
+            print(error)
+    """
+    assert "pip install 'strandline[spark]'" in run(script).stdout
+
+
+@pytest.mark.process
+@pytest.mark.spark
+def test_a_killed_program_leaves_no_jvm_and_a_living_one_says_nothing():
+    """The JVM must go with its Python, however that ended."""
+    script = """
+        import os, sys
+        from pathlib import Path
+        from strandline.spark import session
+        spark = session(master="local[1]")
+        assert spark.range(3).count() == 3
+        tasks = Path("/proc/self/task").glob("*/children")
+        print(*[pid for each in tasks for pid in each.read_text().split()], flush=True)
+        sys.stdin.read()
+    """
+    started = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        children = started.stdout.readline().split()
+    finally:
+        started.kill()
+        _, said = started.communicate()
+    assert children, said
+    # The one line that nobody can turn off: the JVM prints it before it reads any option of ours.
+    assert [line for line in said.splitlines() if "incubator modules" not in line] == []
+    clock, tasks = SystemClock(), SystemTasks()
+    deadline = clock.monotonic_ms() + PATIENCE_MS
+    while alive := [pid for pid in children if Path("/proc", pid).exists()]:
+        assert clock.monotonic_ms() < deadline, f"{alive} outlived the program that started them"
+        tasks.sleep(50)
