@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import strandline
+from strandline.spark.source_cast import arrow_of
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -47,6 +48,31 @@ def test_rows_written_by_spark_are_read_by_it_and_by_everybody(spark, store):
         (2, "delete", 1),
         *((k, f"update_{image}", 1) for k in (0, 1) for image in ("preimage", "postimage")),
     }
+
+
+def test_every_type_of_spark_comes_back_as_it_went(spark, store):
+    rows = spark.sql(
+        """
+        SELECT id AS k, id = 1 AS bool, tinyint(id) AS tiny, smallint(id) AS small, int(id) AS i,
+               float(id) AS f, double(id) / 3 AS d, decimal(id) / 7 AS dec, string(id) AS s,
+               binary(string(id)) AS bin, DATE '2026-01-31' AS day,
+               TIMESTAMP '2026-01-31 12:00:00.123456' AS at,
+               TIMESTAMP_NTZ '2026-01-31 12:00:00.123456' AS local,
+               INTERVAL '1 02:03:04.5' DAY TO SECOND AS took,
+               array(id, NULL) AS list, map('a', id) AS dict,
+               named_struct('x', id, 'y', array(named_struct('z', string(id)))) AS deep,
+               CASE WHEN id = 2 THEN 'x' END AS maybe
+        FROM range(4)
+        """
+    )
+    store.shard("types", arrow_of(rows.schema), key=["k"])
+    write(rows, store, "types")
+    write(rows.where("k < 2"), store, "types", keys="k")
+    found = read(spark, store, "types")
+    assert [(each.name, each.dataType) for each in found.schema] == [
+        (each.name, each.dataType) for each in rows.schema
+    ]
+    assert sorted(found.collect()) == sorted(rows.collect())
 
 
 def test_a_stream_goes_from_table_to_table_exactly_once(spark, store, tmp_path):

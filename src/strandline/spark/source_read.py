@@ -32,7 +32,6 @@ from strandline.spark.source_store import (
     fetch_held,
     instants_of,
     last_version,
-    opened,
     planning,
     task_blob,
 )
