@@ -54,13 +54,12 @@ BATCH_ROWS = 65_536
 class Piecework(InputPartition):
     """What one task reads, as it travels: descriptors are sealed bytes, the rest plain values."""
 
-    def __init__(self, work: Work, lease_ms: int, version: Time = 0) -> None:
+    def __init__(self, work: Work, lease_ms: int) -> None:
         self.way = work.way.value
         self.pieces = [encode_descriptor(each) for each in work.pieces]
         self.against = [encode_descriptor(each) for each in work.against]
         self.lo, self.hi = work.lo, work.hi
         self.lease_ms = lease_ms
-        self.version = version
         self.times: list[int] = []
         self.instants_ms: list[int] = []
 

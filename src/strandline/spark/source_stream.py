@@ -156,17 +156,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         live.pins.append((upto, view.pin))
         if "snapshot" in start:
             check_since(view.state, upto - 1)
-            bounds = Bounds(as_of=upto - 1)
-            works = plan_snapshot(
-                self._described(view, bounds), bytes_max=self._read.partition_bytes
-            )
+            after, plan, bounds = upto - 1, plan_snapshot, Bounds(as_of=upto - 1)
         else:
-            bounds = Bounds(after=after, upto=upto)
-            works = plan_changes(
-                self._described(view, bounds), bytes_max=self._read.partition_bytes
-            )
-        instants = instants_of(live.shard.machine, view.state, after, upto - 1)
-        return [Piecework(work, 0, upto - 1).tell(instants) for work in works]
+            plan, bounds = plan_changes, Bounds(after=after, upto=upto)
+        works = plan(self._described(view, bounds), bytes_max=self._read.partition_bytes)
+        tasks = [Piecework(work, 0) for work in works]
+        if self._read.feed:
+            instants = instants_of(live.shard.machine, view.state, after, upto - 1)
+            return [task.tell(instants) for task in tasks]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piecework):
