@@ -50,13 +50,14 @@ def test_another_master_beside_a_running_session_is_refused(spark):
 
 
 def test_register_leaves_explicit_settings_and_makes_the_others(spark):
-    name, zone = "spark.sql.python.filterPushdown.enabled", "spark.sql.session.timeZone"
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    zone = "spark.sql.session.timeZone"
     spark.conf.unset(name)
     spark.conf.set(zone, "Europe/Berlin")
     try:
         assert register(spark) is spark
         assert spark.conf.get(zone) == "Europe/Berlin"
-        assert spark.conf.get(name) == "true"
+        assert spark.conf.get(name) == "1000"
     finally:
         spark.conf.set(zone, "UTC")
 

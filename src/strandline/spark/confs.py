@@ -67,8 +67,6 @@ def at_any_time(release: tuple[int, int], cores: int | None) -> dict[str, str]:
         # Meaning: the same rows whatever the machine's time zone and its administrator's defaults.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        # A reader that takes filters fails where this is off.
-        "spark.sql.python.filterPushdown.enabled": "true",
         # Up to so many files the driver lists them itself, which beats starting a job for it.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     }

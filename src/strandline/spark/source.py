@@ -6,6 +6,10 @@ Spark makes an instance in one process, plans in another and reads in a third, s
 holds nothing but options. The same class serves all uses; which options mean what is decided in
 `source_options`.
 
+No reader here takes filters. Where Spark pushes them, it plans one reader for all uses of a loaded
+DataFrame, with the filters of the first: `df.where("k = 1").union(df.where("k = 2"))` gave the rows
+of one of the two (4.3, tried). `table.df` has Spark's own filters.
+
 A table that was created with SQL gets its options back only through its columns: Spark keeps a
 table's schema, with the metadata of its fields, but hands a source none of the table's options.
 So the schema of such a table remembers them.
@@ -26,9 +30,9 @@ from pyspark.sql.types import (
 )
 
 from strandline.errors import SchemaError, UsageError
-from strandline.spark.source_cast import spark_schema
+from strandline.spark.source_cast import struct_of
 from strandline.spark.source_options import Options
-from strandline.spark.source_read import FeedReader, FilteringReader, SnapshotReader
+from strandline.spark.source_read import FeedReader, SnapshotReader
 from strandline.spark.source_rows import (
     CHANGE_COLUMNS,
     CHANGE_TYPE,
@@ -82,7 +86,7 @@ class StrandlineSource(DataSource):
                     f"not have: there are {', '.join(found.names)}"
                 )
             found = pa.schema([found.field(name) for name in names])
-        columns = spark_schema(found)
+        columns = struct_of(found)
         if options.wants_feed:
             return StructType([*columns.fields, *_CHANGES])
         return self._remembering(columns) if options.in_catalog else columns
@@ -96,7 +100,7 @@ class StrandlineSource(DataSource):
                     "read it with spark.read, without schema()"
                 )
             return FeedReader(options.feed(), schema)
-        return self._snapshot_reader(options, schema)
+        return SnapshotReader(options.scan(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return StreamReader(self._found(schema).stream_read(), schema)
@@ -106,9 +110,6 @@ class StrandlineSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's
         return StreamWriter(self._found(schema).sink(overwrite=overwrite), schema)
-
-    def _snapshot_reader(self, options: Options, schema: StructType) -> DataSourceReader:
-        return SnapshotReader(options.scan(), schema)
 
     def _remembering(self, columns: StructType) -> StructType:
         first, *others = columns.fields
@@ -124,15 +125,3 @@ class StrandlineSource(DataSource):
             if stored is not None and not self._options.named:
                 return self._options.over(stored)
         return self._options
-
-
-class FilteringSource(StrandlineSource):
-    """The same for sessions that push filters to Python sources."""
-
-    def _snapshot_reader(self, options: Options, schema: StructType) -> DataSourceReader:
-        return FilteringReader(options.scan(), schema)
-
-
-def source_class(*, pushdown: bool) -> type[StrandlineSource]:
-    """The class to register: Spark refuses a reader with `pushFilters` where that is off."""
-    return FilteringSource if pushdown else StrandlineSource

@@ -1,7 +1,8 @@
-"""Arrow tables as Spark takes them, and Spark's rows as a shard takes them.
+"""A table's columns as Spark knows them, and rows exactly as Spark expects them from a reader.
 
-Spark compares the Arrow schema of what a reader gives with the one that it would have written
-itself, type by type; so everything is cast on the way out, in one place.
+Which type stands for which is decided in `arrowtypes`. Spark compares the Arrow schema of what a
+reader gives with the one that it would have written itself, so here its own words have the last
+say: nullability, names inside lists, the time zone.
 """
 
 from __future__ import annotations
@@ -11,38 +12,27 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import DecimalType, IntegerType, LongType, ShortType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from strandline.errors import SchemaError
 from strandline.model.ids import printable
+from strandline.spark.arrowtypes import for_spark, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-_WIDER: dict[pa.DataType, DataType] = {
-    pa.uint8(): ShortType(),
-    pa.uint16(): IntegerType(),
-    pa.uint32(): LongType(),
-    pa.uint64(): DecimalType(20, 0),
-}
-"""Spark has no unsigned numbers; each fits the next wider type."""
 
-
-def spark_schema(columns: pa.Schema) -> StructType:
+def struct_of(columns: pa.Schema) -> StructType:
     """The columns as Spark knows them."""
-    return StructType(
-        [StructField(each.name, _spark_type(each), each.nullable) for each in columns]
-    )
+    fields = zip(columns, spark_schema(columns), strict=True)
+    return StructType([StructField(old.name, _type(old, new), old.nullable) for old, new in fields])
 
 
-def _spark_type(column: pa.Field) -> DataType:
-    if column.type in _WIDER:
-        return _WIDER[column.type]
-    # Spark says how to use a local timestamp only if it is asked to prefer them.
-    local = pa.types.is_timestamp(column.type) and column.type.tz is None
-    kind = pa.float32() if column.type == pa.float16() else column.type
+def _type(column: pa.Field, taken: pa.Field) -> DataType:
+    # A timestamp without a zone is one in Spark too, if it is asked to prefer them.
+    local = pa.types.is_timestamp(taken.type) and taken.type.tz is None
     try:
-        return from_arrow_type(kind, prefer_timestamp_ntz=local)
+        return from_arrow_type(taken.type, prefer_timestamp_ntz=local)
     except PySparkException as error:
         raise SchemaError(
             f"column {printable(column.name)} is a {column.type}, which Spark does not know: leave "
@@ -50,14 +40,15 @@ def _spark_type(column: pa.Field) -> DataType:
         ) from error
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_of(columns: StructType) -> pa.Schema:
     """What Spark expects a reader to give."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(columns, timezone="UTC")
 
 
 def as_spark(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """The rows with the columns and types that Spark expects."""
-    columns = [_cast(rows.column(each.name), each) for each in wanted]
+    """The columns of `wanted`, in its types."""
+    taken = for_spark(rows.select(wanted.names))
+    columns = [_cast(taken.column(each.name), each) for each in wanted]
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
@@ -68,6 +59,6 @@ def _cast(column: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
         return column.cast(wanted.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
-            f"column {printable(wanted.name)} is a {column.type} and Spark wants {wanted.type}: "
-            f"{printable(error, 200)}"
+            f"column {printable(wanted.name)} is a {column.type} and was asked for as "
+            f"{wanted.type}: {printable(error, 200)}"
         ) from error

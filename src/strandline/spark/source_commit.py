@@ -10,13 +10,10 @@ What did not count is deleted where that is certain, and otherwise goes with the
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strandline.config import cache_folder
 from strandline.errors import StoreError
 from strandline.handles.stage import Stage
 from strandline.model.digest import Digest
@@ -31,16 +28,15 @@ from strandline.spark.instruction import Errand
 from strandline.spark.landed import Load
 from strandline.spark.plan import Gathered, ranges
 from strandline.spark.put import Bench
-from strandline.spark.source_store import release_term_reader, term_reader
+from strandline.spark.source_store import held_for_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
     from strandline.handles.write import Appended, Writer
     from strandline.model.frontier import Time
-    from strandline.reading.view import View
     from strandline.shard.txn import Txn
     from strandline.spark.instruction import Answer, Ground
 
@@ -124,10 +120,11 @@ def _append(job: Job, load: Load, lower: Time) -> Appended | UpperMismatch | Rep
 def _differences(job: Job, came: Gathered, lower: Time) -> Load:
     """What the rows that came change, range after range."""
     as_of = lower - 1 if lower else None
-    blocks = Blocks(job.store.env.blob, BlockCache(_cache_folder(), CACHE_BYTES))
+    blocks = Blocks(job.store.env.blob, BlockCache(cache_folder(None), CACHE_BYTES))
     desk = Desk(job.store, job.shard, ("", 0))
     answers = []
-    with _pinned(job) as view:
+    with held_for_scan(job.store, job.shard, _SCAN_MS) as hold:
+        view = pinned_view(hold.lease)
         there = desk.stored(view.state, as_of, came)
         room = job.store.env.settings.inline_max_bytes
         for works in ranges(came, there, 1):
@@ -174,16 +171,3 @@ def _counted(job: Job) -> bool:
         return False
     mark = job.shard.state().txns.get(job.txn.app)
     return mark is not None and mark.batch > job.txn.batch
-
-
-@contextmanager
-def _pinned(job: Job) -> Iterator[View]:
-    lease = term_reader(job.store, job.shard, _SCAN_MS)
-    try:
-        yield pinned_view(lease)
-    finally:
-        release_term_reader(job.store, lease)
-
-
-def _cache_folder() -> Path:
-    return Path(tempfile.gettempdir()) / f"strandline-{os.getuid()}"

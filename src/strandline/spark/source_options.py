@@ -215,7 +215,7 @@ class Options:
             version,
             timestamp,
             self._whole("leaseMs", 1) or READ_LEASE_MS,
-            self._whole("maxPartitionBytes", 1) or PARTITION_BYTES,
+            self._whole("maxPartitionBytes", 1024) or PARTITION_BYTES,
         )
 
     def feed(self) -> Feed:
@@ -233,7 +233,7 @@ class Options:
             start,
             end,
             self._whole("leaseMs", 1) or READ_LEASE_MS,
-            self._whole("maxPartitionBytes", 1) or PARTITION_BYTES,
+            self._whole("maxPartitionBytes", 1024) or PARTITION_BYTES,
         )
 
     def stream_read(self) -> StreamRead:
@@ -245,7 +245,7 @@ class Options:
             self._time("startingVersion"),
             self._whole("maxRowsPerTrigger", 1),
             self._whole("maxVersionsPerTrigger", 1),
-            self._whole("maxPartitionBytes", 1) or PARTITION_BYTES,
+            self._whole("maxPartitionBytes", 1024) or PARTITION_BYTES,
         )
 
     def write(self, *, overwrite: bool) -> Write:

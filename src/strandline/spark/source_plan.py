@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from strandline.errors import invariant
@@ -176,7 +177,7 @@ def _ranges(group: list[PartDescriptor], bytes_max: int) -> Iterator[Work]:
     starts = sorted({first for first, _ in spans if first > lo})
     cuts = {_nearest(starts, lo + step * n, step // 2) for n in range(1, count)}
     edges = [lo, *sorted(cut for cut in cuts if lo < cut <= hi), hi + 1]
-    for first, after in zip(edges, edges[1:], strict=False):
+    for first, after in pairwise(edges):
         last = after - 1
         pieces = [
             each

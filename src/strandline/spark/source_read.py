@@ -6,31 +6,19 @@ task       fetch ─► add up what may be retracted ─► Arrow     (`read`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from strandline.errors import SchemaError
-from strandline.parts.filters import parse_filter
 from strandline.parts.part import Part
 from strandline.reading.descriptor import decode_descriptor, encode_descriptor
 from strandline.reading.listing import check_since, newest_time
 from strandline.reading.request import Bounds, Request
 from strandline.reading.view import described, pinned_view, time_at
-from strandline.spark.source_cast import arrow_schema, as_spark
+from strandline.spark.source_cast import arrow_of, as_spark
 from strandline.spark.source_plan import Way, Work, plan_changes, plan_snapshot
 from strandline.spark.source_rows import (
     CHANGE_COLUMNS,
@@ -44,22 +32,18 @@ from strandline.spark.source_store import (
     fetch_held,
     instants_of,
     last_version,
-    opened,
-    release_term_reader,
+    planning,
     task_blob,
-    term_reader,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from strandline.model.frontier import Time
     from strandline.model.schema import Schema
-    from strandline.parts.filters import FilterSpec
     from strandline.reading.view import View
     from strandline.shard.lease import ReadLease
     from strandline.spark.source_options import Feed, Scan
@@ -70,13 +54,12 @@ BATCH_ROWS = 65_536
 class Piecework(InputPartition):
     """What one task reads, as it travels: descriptors are sealed bytes, the rest plain values."""
 
-    def __init__(self, work: Work, lease_ms: int, version: Time = 0) -> None:
+    def __init__(self, work: Work, lease_ms: int) -> None:
         self.way = work.way.value
         self.pieces = [encode_descriptor(each) for each in work.pieces]
         self.against = [encode_descriptor(each) for each in work.against]
         self.lo, self.hi = work.lo, work.hi
         self.lease_ms = lease_ms
-        self.version = version
         self.times: list[int] = []
         self.instants_ms: list[int] = []
 
@@ -111,27 +94,19 @@ class SnapshotReader(DataSourceReader):
     def __init__(self, scan: Scan, schema: StructType) -> None:
         self._scan = scan
         self._schema = schema
-        self._filter: FilterSpec | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         scan = self._scan
-        with opened(scan.place) as (store, shard):
-            lease = term_reader(store, shard, scan.lease_ms)
-            works: list[Work] = []
-            try:
-                works = self._listed(lease)
-            finally:
-                # Without objects to keep there is nothing to hold.
-                if not _needs_objects(works):
-                    release_term_reader(store, lease)
-                lease.closed = True
+        with planning(scan.place, scan.lease_ms) as hold:
+            works = self._listed(hold.lease)
+            hold.needed = _needs_objects(works)
         # Spark makes a task of its own for a list without any.
         return [Piecework(work, scan.lease_ms) for work in works]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piecework):  # An empty table has one task, with nothing.
             return
-        wanted = arrow_schema(self._schema)
+        wanted = arrow_of(self._schema)
         fetch = fetch_held(task_blob(self._scan.place.store), partition.lease_ms)
         for rows in snapshot_rows(partition.work(), fetch):
             yield from as_spark(rows, wanted).to_batches(max_chunksize=BATCH_ROWS)
@@ -143,7 +118,7 @@ class SnapshotReader(DataSourceReader):
         time = self._time(lease, view)
         if time is None:
             return []
-        request = Request.parse(names, self._filter, view.state.schema)
+        request = Request.parse(names, None, view.state.schema)
         found = described(machine, view.state, request, Bounds(as_of=time))
         return plan_snapshot(found.parts, bytes_max=scan.partition_bytes)
 
@@ -159,22 +134,6 @@ class SnapshotReader(DataSourceReader):
         return scan.version
 
 
-class FilteringReader(SnapshotReader):
-    """The same where Spark pushes filters; Spark refuses `pushFilters` where it does not.
-
-    What it pushes only rules out parts and rows early. All of it is given back for Spark to
-    evaluate, so the rows never depend on how we compare.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        conditions = [found for each in filters if (found := _condition(each)) is not None]
-        with opened(self._scan.place) as (_, shard):
-            schema = shard.state().schema
-        kept = [each for each in conditions if _fits(each, schema)]
-        self._filter = kept or None
-        return filters
-
-
 class FeedReader(DataSourceReader):
     """What happened to the rows of a table, version by version."""
 
@@ -184,22 +143,16 @@ class FeedReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         feed = self._feed
-        with opened(feed.place) as (store, shard):
-            lease = term_reader(store, shard, feed.lease_ms)
-            found = _Listed([])
-            try:
-                found = self._listed(lease)
-            finally:
-                if not _needs_objects(found.works):
-                    release_term_reader(store, lease)
-                lease.closed = True
+        with planning(feed.place, feed.lease_ms) as hold:
+            found = self._listed(hold.lease)
+            hold.needed = _needs_objects(found.works)
         tasks = [Piecework(work, feed.lease_ms) for work in found.works]
         return [task if found.instants is None else task.tell(found.instants) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piecework):
             return
-        wanted = arrow_schema(self._schema)
+        wanted = arrow_of(self._schema)
         work, instants = partition.work(), partition.instants()
         schema = work.pieces[0].schema
         fetch = fetch_held(task_blob(self._feed.place.store), partition.lease_ms)
@@ -239,44 +192,6 @@ def checked_columns(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *schema.key)))
 
 
-def with_columns(scan: Scan, names: Sequence[str]) -> Scan:
-    return replace(scan, columns=tuple(names))
-
-
 def _needs_objects(works: Iterable[Work]) -> bool:
     pieces = (each.piece for work in works for each in (*work.pieces, *work.against))
     return any(isinstance(piece, Part) for piece in pieces)
-
-
-_OPERATORS = {
-    EqualTo: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    In: "in",
-}
-
-
-def _condition(pushed: Filter) -> tuple[str, str, object] | None:
-    """A condition in our words; `None` leaves it to Spark."""
-    column = getattr(pushed, "attribute", ())
-    if len(column) != 1:
-        return None
-    if isinstance(pushed, IsNull):
-        return (column[0], "is null", None)
-    if isinstance(pushed, IsNotNull):
-        return (column[0], "is not null", None)
-    operator = _OPERATORS.get(type(pushed))
-    if operator is None:
-        return None
-    value = pushed.value
-    return (column[0], operator, list(value) if operator == "in" else value)
-
-
-def _fits(condition: tuple[str, str, object], schema: Schema) -> bool:
-    try:
-        parse_filter([condition], schema)
-    except SchemaError:
-        return False
-    return True

@@ -7,6 +7,7 @@ see objects only; consensus stays with planners and committers, which run where 
 
 from __future__ import annotations
 
+import atexit
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -73,34 +74,39 @@ class TermHeart:
         """It ends with its term."""
 
 
-def begin_term(store: Store, term_ms: int, purpose: str) -> TermHeart:
-    """A pulse that lasts for a term, and at most a few times as long."""
-    env = store.env
-    pulse = begin_pulse(env.consensus, env.random, lease_ms=term_ms, owner=f"spark: {purpose}")
-    return TermHeart(pulse.id, term_ms)
-
-
-def end_term(store: Store, pulse_id: str) -> None:
-    """Let go before the term is over."""
-    slot, incarnation = slot_of(pulse_id)
-    stop_pulse(store.env.consensus, slot, incarnation)
-
-
 def term_reader(store: Store, shard: Shard, term_ms: int) -> ReadLease:
-    """A reader that keeps the objects of this version, and of later ones, for a term."""
-    machine = shard.machine
-    heart = begin_term(store, term_ms, f"a scan of {shard.name}")
-    reader_id = f"r{store.env.random.token()}"
-    state = machine.demand(c.RegisterReader(reader_id, heart.pulse_id, None, "scan by Spark"))
-    holds = ReadHolds(since=None, seqno=state.readers[reader_id].seqno)
-    holds.observe(state.seqno.number)
-    return ReadLease(store.leases, machine, heart, reader_id, holds)
+    """A reader that keeps what this version and later ones refer to, for a term."""
+    hold = shard.term_reader(term_ms=term_ms, purpose="scan by Spark")
+    holds = ReadHolds(since=hold.since, seqno=hold.seqno)
+    return ReadLease(store.leases, shard.machine, TermHeart("", term_ms), hold.id, holds)
 
 
-def release_term_reader(store: Store, lease: ReadLease) -> None:
-    lease.closed = True
-    lease.machine.commit(c.Release(readers=(lease.id,)))
-    end_term(store, lease.heart.pulse_id)
+@contextmanager
+def held_for_scan(store: Store, shard: Shard, term_ms: int) -> Iterator[ScanHold]:
+    """A hold under which a planner lists; it stays if the block says that something needs it."""
+    lease = term_reader(store, shard, term_ms)
+    hold = ScanHold(lease)
+    try:
+        yield hold
+    finally:
+        lease.closed = True  # The handle goes, the hold may stay.
+        if not hold.needed:
+            shard.end_term(lease.id)
+
+
+@contextmanager
+def planning(place: Place, term_ms: int) -> Iterator[ScanHold]:
+    """The same for the table that options name."""
+    with opened(place) as (store, shard), held_for_scan(store, shard, term_ms) as hold:
+        yield hold
+
+
+@dataclass(slots=True)
+class ScanHold:
+    """What a planner holds, and whether its tasks need it."""
+
+    lease: ReadLease
+    needed: bool = False
 
 
 def last_version(view: View) -> Time | None:
@@ -149,6 +155,10 @@ def _moments(machine: Machine, state: State, first: Time) -> Iterator[Moment]:
 def task_blob(store_url: str) -> Blob:
     """The objects of a store as a task sees them; a worker keeps it for the tasks after this."""
     return open_blob(store_url)
+
+
+# Open folders are closed while there still is an interpreter to do it.
+atexit.register(task_blob.cache_clear)
 
 
 def fetch_held(blob: Blob, lease_ms: int) -> Callable[[PartDescriptor], pa.Table]:
@@ -200,10 +210,14 @@ class Term:
 
 def term_writer(store: Store, shard: Shard, term_ms: int) -> Term:
     """Register a writer under which tasks may put objects, and another process may commit."""
-    heart = begin_term(store, term_ms, f"a write to {shard.name}")
-    writer_id = f"w{store.env.random.token()}"
-    shard.machine.demand(c.RegisterWriter(writer_id, heart.pulse_id, "write by Spark"))
-    return Term(writer_id, heart.pulse_id, term_ms)
+    env = store.env
+    # A pulse that never beats ends one lease after somebody noticed, and never before.
+    pulse = begin_pulse(
+        env.consensus, env.random, lease_ms=term_ms, owner=f"a write to {shard.name} by Spark"
+    )
+    writer_id = f"w{env.random.token()}"
+    shard.machine.demand(c.RegisterWriter(writer_id, pulse.id, "write by Spark"))
+    return Term(writer_id, pulse.id, term_ms)
 
 
 @contextmanager
@@ -220,4 +234,5 @@ def term_writer_of(store: Store, shard: Shard, term: Term) -> Iterator[Writer]:
 def end_term_writer(store: Store, shard: Shard, term: Term) -> None:
     """Give a writer back; objects of its that nothing refers to are orphans from then on."""
     shard.machine.commit(c.Release(writers=(term.writer,)))
-    end_term(store, term.pulse)
+    slot, incarnation = slot_of(term.pulse)
+    stop_pulse(store.env.consensus, slot, incarnation)

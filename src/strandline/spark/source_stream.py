@@ -4,9 +4,10 @@
     {"shard": "s…", "frontier": 0, "snapshot": true}    nothing yet: begin with the whole table
 
 The first batch of a stream without startingVersion is the table as of the batch's last version;
-every other batch is the versions between two frontiers. The reader's process lives as long as the query: its lease keeps the versions that are
-not read yet, and the parts of a batch until Spark says that the batch is done. Nothing keeps them
-while the query is stopped but the table's retention.
+every other batch is the versions between two frontiers. The reader's process lives as long as the
+query: its lease keeps the versions that are not read yet, and the parts of a batch until Spark
+says that the batch is done. Nothing keeps them while the query is stopped but the table's
+retention.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from strandline.model.ids import printable
 from strandline.reading.listing import check_since
 from strandline.reading.request import Bounds, Request
 from strandline.reading.view import described, pinned_view
-from strandline.spark.source_cast import arrow_schema, as_spark
+from strandline.spark.source_cast import arrow_of, as_spark
 from strandline.spark.source_plan import admit, plan_changes, plan_snapshot
 from strandline.spark.source_read import BATCH_ROWS, Piecework, checked_columns
 from strandline.spark.source_rows import (
@@ -155,22 +156,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         live.pins.append((upto, view.pin))
         if "snapshot" in start:
             check_since(view.state, upto - 1)
-            bounds = Bounds(as_of=upto - 1)
-            works = plan_snapshot(
-                self._described(view, bounds), bytes_max=self._read.partition_bytes
-            )
+            after, plan, bounds = upto - 1, plan_snapshot, Bounds(as_of=upto - 1)
         else:
-            bounds = Bounds(after=after, upto=upto)
-            works = plan_changes(
-                self._described(view, bounds), bytes_max=self._read.partition_bytes
-            )
-        instants = instants_of(live.shard.machine, view.state, after, upto - 1)
-        return [Piecework(work, 0, upto - 1).tell(instants) for work in works]
+            plan, bounds = plan_changes, Bounds(after=after, upto=upto)
+        works = plan(self._described(view, bounds), bytes_max=self._read.partition_bytes)
+        tasks = [Piecework(work, 0) for work in works]
+        if self._read.feed:
+            instants = instants_of(live.shard.machine, view.state, after, upto - 1)
+            return [task.tell(instants) for task in tasks]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piecework):
             return
-        wanted = arrow_schema(self._schema)
+        wanted = arrow_of(self._schema)
         for rows in self._rows(partition):
             yield from as_spark(rows, wanted).to_batches(max_chunksize=BATCH_ROWS)
 
@@ -186,10 +185,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         work = partition.work()
         first = work.pieces[0] if work.pieces else work.against[0]
         fetch = fetch_streamed(task_blob(self._read.place.store))
-        if first.as_of is not None:
-            found = (stamped(rows, first.as_of) for rows in snapshot_rows(work, fetch))
-        else:
-            found = change_updates(work, fetch)
+        time = first.as_of
+        found = change_updates(work, fetch)
+        if time is not None:
+            found = (stamped(rows, time) for rows in snapshot_rows(work, fetch))
         for updates in found:
             if self._read.feed:
                 yield changes(updates, first.schema, partition.instants())
@@ -234,7 +233,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise CorruptionError(f"offset {printable(offset)} is not one of a Strandline table")
         if found != shard.id:
             raise UsageError(
-                f"the checkpoint belongs to another table: it was made for shard {printable(found)}, "
-                f"and {shard.name} is {shard.id}, maybe created anew; use a new checkpointLocation"
+                f"the checkpoint belongs to another table: to shard {printable(found)}, and "
+                f"{shard.name} is {shard.id}, maybe created anew; use a new checkpointLocation"
             )
         return valid_time(offset["frontier"], "frontier")

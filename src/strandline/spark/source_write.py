@@ -23,6 +23,7 @@ from strandline.spark.instruction import encode_ground, make_ground
 from strandline.spark.source_commit import Job, commit_append, commit_upsert
 from strandline.spark.source_stage import Task, answers_of, digest_of, staged
 from strandline.spark.source_store import end_term_writer, opened, term_writer, term_writer_of
+from strandline.upkeep.garbage import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from strandline.handles.shard import Shard
-    from strandline.handles.store import Store
     from strandline.model.schema import Schema
     from strandline.spark.source_options import Write
     from strandline.spark.source_stage import TaskRows
@@ -90,13 +89,23 @@ def finish(messages: list[TaskRows], batch: int | None) -> None:
 
 
 def give_up(task: Task, messages: list[TaskRows]) -> None:
-    """Delete what tasks have staged; what they did not tell goes with the writer."""
+    """End the writer, and delete what its tasks have staged, if that is certain to be nobody's.
+
+    Spark also gives up when a commit failed, and then its append may have counted all the same.
+    """
     ground = task.known_ground()
+    answers = answers_of(messages, ground.shard_id)
     with opened(task.options.place) as (store, shard):
-        for answer in answers_of(messages, ground.shard_id):
-            for each in (*answer.parts, *answer.staged):
-                store.env.blob.delete(each.key)
         end_term_writer(store, shard, task.term)
+        state = shard.state()
+        own = f"{ground.shard_id}/{task.term.writer}/"
+        garbage = {key for entry in state.garbage for key in entry.keys}
+        counted = any(key.startswith(own) for key in named(state) | garbage)
+        for answer in answers:
+            keys = [each.key for each in answer.staged]
+            keys += [] if counted else [each.key for each in answer.parts]
+            for key in keys:
+                store.env.blob.delete(key)
 
 
 def app_name(text: str) -> str:

@@ -1,0 +1,94 @@
+"""What tasks of a write stage, and what they tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import strandline
+from strandline.errors import SchemaError
+from strandline.model.digest import Digest
+from strandline.model.schema import Schema
+from strandline.spark.instruction import decode_answer, encode_ground, make_ground
+from strandline.spark.source_delete import DeleteWhen
+from strandline.spark.source_options import Place, Write
+from strandline.spark.source_stage import Digested, Task, digest_of, staged, upsert_rows
+from strandline.spark.source_store import Term
+
+COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
+SCHEMA = Schema.create(COLUMNS, ("k",))
+TERM = Term("w" + "1" * 32, "0.0", 1)
+
+
+@pytest.fixture
+def task(tmp_path):
+    strandline.open(str(tmp_path / "lake"), upkeep=False).close()
+
+    def made(**options):
+        shard_id = "s" + "2" * 32
+        limits = (32_768, 1_000_000, 10**8)
+        ground = make_ground(SCHEMA, shard=("t", shard_id), writer=TERM.writer, limits=limits)
+        write = Write(Place(str(tmp_path / "lake"), "t"), **options)
+        return Task(write, encode_ground(ground, ""), TERM)
+
+    return made
+
+
+def batch(**columns):
+    return pa.record_batch(columns)
+
+
+def test_few_rows_travel_in_the_message_and_many_are_put(task, monkeypatch):
+    rows = [batch(v=["a", "b"], k=[1, 2])]
+    few = task().stage(iter(rows))
+    answer = decode_answer(few.answer, "s" + "2" * 32)
+    assert answer.rows
+    assert not answer.parts
+    monkeypatch.setattr("strandline.spark.source_stage.RETURNED_BYTES", 0)
+    (part,) = decode_answer(task().stage(iter(rows)).answer, "s" + "2" * 32).parts
+    assert part.untimed
+    assert part.key.startswith(f"{'s' + '2' * 32}/{TERM.writer}/")
+    (rows_by_place,) = decode_answer(
+        task(keys=("k",)).stage(iter(rows)).answer, "s" + "2" * 32
+    ).staged
+    assert rows_by_place.key.startswith(f"{'s' + '2' * 32}/{TERM.writer}/")
+
+
+def test_the_digest_of_an_upsert_is_of_what_came_in_whatever_the_tasks(task):
+    upsert = task(keys=("k",))
+    whole = upsert.stage(iter([batch(k=[1, 2, 3], v=["a", "b", "c"])]))
+    parts = [
+        upsert.stage(iter([batch(k=[3], v=["c"])])),
+        upsert.stage(iter([batch(k=[2], v=["b"]), batch(k=[1], v=["a"])])),
+    ]
+    other = upsert.stage(iter([batch(k=[1, 2, 3], v=["a", "b", "x"])]))
+    assert digest_of([whole]) == digest_of(parts) != digest_of([other])
+    assert digest_of([]) == Digest.ZERO
+
+
+def test_rows_of_an_upsert_say_which_is_last_and_which_deletes():
+    options = Write(Place("/l", "t"), ("k",), sequence_by=("n",), delete_when=DeleteWhen("op", "D"))
+    given = batch(op=["D", "U"], k=[1, 2], n=[5, 6], v=[None, "b"])
+    (found,) = upsert_rows([given], options, SCHEMA)
+    assert found.to_pylist() == [
+        {"k": 1, "v": None, "_delete": True, "_order0": 5},
+        {"k": 2, "v": "b", "_delete": False, "_order0": 6},
+    ]
+
+
+def test_rows_pass_a_digest_unchanged():
+    digested = Digested()
+    given = [batch(k=np.arange(3)), batch(k=np.arange(2))]
+    assert list(digested.over(given)) == given
+    assert digested.total.count == 5
+
+
+def test_a_null_in_a_key_stops_the_task_that_has_it(task):
+    with pytest.raises(SchemaError):
+        task().stage(iter([batch(k=pa.array([None], pa.int64()), v=["a"])]))
+
+
+def test_messages_of_failed_tasks_are_left_out(task):
+    message = task().stage(iter([]))
+    assert staged([None, message]) == [message]
