@@ -10,7 +10,8 @@ import pytest
 
 from strandline.errors import SchemaError
 from strandline.model.schema import Schema
-from strandline.spark.source_cast import arrow_of, as_spark, struct_of
+from strandline.spark.layouts import spark_struct
+from strandline.spark.source_cast import arrow_of, as_spark
 
 VALUES = [
     (pa.bool_(), True),
@@ -39,7 +40,7 @@ VALUES = [
 def test_a_value_arrives_as_spark_expects_it(kind, value):
     kept = Schema.create(pa.schema([("x", kind)])).arrow()
     rows = pa.table([pa.array([value, None], kept.field("x").type)], schema=kept)
-    wanted = arrow_of(struct_of(kept))
+    wanted = arrow_of(spark_struct(kept))
     found = as_spark(rows, wanted)
     assert found.schema.equals(wanted)
     assert found.column("x").to_pylist() == rows.column("x").to_pylist()
@@ -53,7 +54,7 @@ def test_columns_come_in_the_order_asked_for():
 
 def test_a_type_that_spark_lacks_is_refused_by_name():
     with pytest.raises(SchemaError, match="wide"):
-        struct_of(pa.schema([("wide", pa.decimal256(50, 0))]))
+        spark_struct(pa.schema([("wide", pa.decimal256(50, 0))]))
 
 
 def test_a_value_that_does_not_fit_is_refused_by_name():

@@ -16,6 +16,7 @@ instruction  pure   what tasks are told, and what they answer: structs that trav
 java         shell  finds the Java that Spark would run, before Spark does
 jobs         shell  runs Spark jobs of ours and takes their answers
 landed       shell  what tasks have put becomes one append
+layouts      shell  the columns of a table as Spark knows them, and the other way round
 lookups      shell  looks keys up: one job, whatever the table's size
 merging      shell  merges a unit of compaction in a task
 opening      shell  opens tables: where a store's handles meet Spark's
@@ -24,11 +25,13 @@ plan         pure   what each task of a range job is told
 put          shell  puts what tasks make, under names that no other attempt has
 relay        pure   errors of tasks on their way through Spark: as text with a mark, and back
 runtime      pure   what is known of a Java or a pyspark, and what is wrong with it
+scan         shell  a table as a DataFrame: Spark's own scan, corrected by the tail
+scanplan     pure   what Spark scans itself, and what corrects it
 schedule     pure   how the work of a range job is divided: into ranges, and ranges into tasks
 sessions     shell  builds a session, or prepares one that the user has
 slices       pure   rows on their way between tasks: Arrow, cut into slices by place
 source         shell  the data source `strandline`: which class serves which use
-source_cast    shell  Arrow tables as Spark takes them, and a table's columns as Spark knows them
+source_cast    shell  rows exactly as Spark expects them from a reader
 source_commit  shell  commits what the tasks of a write have staged
 source_delete  pure   which incoming rows are deletions: the option deleteWhen
 source_options pure   the options of the data source, parsed and checked for every use

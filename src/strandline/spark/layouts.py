@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING
 
-from strandline.errors import UsageError
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from strandline.errors import SchemaError, UsageError
+from strandline.model.ids import printable
 from strandline.spark.arrowtypes import spark_schema
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
-def spark_struct(schema: pa.Schema) -> StructType:
-    """The layout of a DataFrame with these columns; a timestamp without a zone stays without."""
-    return from_arrow_schema(spark_schema(schema), prefer_timestamp_ntz=True)
+
+def spark_struct(columns: pa.Schema) -> StructType:
+    """The columns as Spark knows them."""
+    fields = zip(columns, spark_schema(columns), strict=True)
+    return StructType([StructField(old.name, _type(old, new), old.nullable) for old, new in fields])
+
+
+def _type(column: pa.Field, taken: pa.Field) -> DataType:
+    # A timestamp without a zone is one in Spark too, if it is asked to prefer them.
+    local = pa.types.is_timestamp(taken.type) and taken.type.tz is None
+    try:
+        return from_arrow_type(taken.type, prefer_timestamp_ntz=local)
+    except PySparkException as error:
+        raise SchemaError(
+            f"column {printable(column.name)} is a {column.type}, which Spark does not know: leave "
+            "it out with option('columns', …), or read it with shard.snapshot().to_arrow()"
+        ) from error
 
 
 def arrow_columns(schema: object) -> pa.Schema | None:
@@ -20,10 +41,25 @@ def arrow_columns(schema: object) -> pa.Schema | None:
     if schema is None or isinstance(schema, pa.Schema):
         return schema
     if isinstance(schema, str):
-        schema = StructType.fromDDL(schema)
+        schema = _parsed(schema)
     if not isinstance(schema, StructType):
         raise UsageError(
             "a table's schema is Spark's, Arrow's, or text such as 'id BIGINT, name STRING', "
             f"not a {type(schema).__name__}"
         )
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def _parsed(text: str) -> StructType:
+    """Spark parses the text, so it has to run."""
+    try:
+        return StructType.fromDDL(text)
+    except PySparkException as error:
+        if SparkSession.getActiveSession() is None:
+            raise UsageError(
+                "a schema that is text needs a Spark session: start one first, with "
+                "strandline.spark.session()"
+            ) from error
+        raise SchemaError(
+            f"{printable(text, 200)} is no schema: {printable(error, 200)}"
+        ) from error

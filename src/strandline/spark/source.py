@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from strandline.errors import SchemaError, UsageError
-from strandline.spark.source_cast import struct_of
+from strandline.spark.layouts import spark_struct
 from strandline.spark.source_options import Options
 from strandline.spark.source_read import FeedReader, SnapshotReader
 from strandline.spark.source_rows import (
@@ -86,7 +86,7 @@ class StrandlineSource(DataSource):
                     f"not have: there are {', '.join(found.names)}"
                 )
             found = pa.schema([found.field(name) for name in names])
-        columns = struct_of(found)
+        columns = spark_struct(found)
         if options.wants_feed:
             return StructType([*columns.fields, *_CHANGES])
         return self._remembering(columns) if options.in_catalog else columns

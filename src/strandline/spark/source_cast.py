@@ -1,4 +1,4 @@
-"""A table's columns as Spark knows them, and rows exactly as Spark expects them from a reader.
+"""Rows exactly as Spark expects them from a reader.
 
 Which type stands for which is decided in `arrowtypes`. Spark compares the Arrow schema of what a
 reader gives with the one that it would have written itself, so here its own words have the last
@@ -10,34 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from strandline.errors import SchemaError
 from strandline.model.ids import printable
-from strandline.spark.arrowtypes import for_spark, spark_schema
+from strandline.spark.arrowtypes import for_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
-
-def struct_of(columns: pa.Schema) -> StructType:
-    """The columns as Spark knows them."""
-    fields = zip(columns, spark_schema(columns), strict=True)
-    return StructType([StructField(old.name, _type(old, new), old.nullable) for old, new in fields])
-
-
-def _type(column: pa.Field, taken: pa.Field) -> DataType:
-    # A timestamp without a zone is one in Spark too, if it is asked to prefer them.
-    local = pa.types.is_timestamp(taken.type) and taken.type.tz is None
-    try:
-        return from_arrow_type(taken.type, prefer_timestamp_ntz=local)
-    except PySparkException as error:
-        raise SchemaError(
-            f"column {printable(column.name)} is a {column.type}, which Spark does not know: leave "
-            "it out with option('columns', …), or read it with shard.snapshot().to_arrow()"
-        ) from error
+    from pyspark.sql.types import StructType
 
 
 def arrow_of(columns: StructType) -> pa.Schema:
