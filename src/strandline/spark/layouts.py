@@ -50,7 +50,7 @@ def arrow_columns(schema: object) -> pa.Schema | None:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def _parsed(text: str) -> StructType:
+def _parsed(text: str) -> DataType:
     """Spark parses the text, so it has to run."""
     try:
         return StructType.fromDDL(text)
