@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from strandline.handles.write import Appended
     from strandline.model.frontier import Time
+    from strandline.model.schema import Schema
     from strandline.spark.desk import Desk, Stand
     from strandline.spark.jobs import Jobs
 
@@ -43,6 +44,10 @@ class _Came:
     gathered: Gathered
     rows: int
     stored: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.stand.bench.ground.schema
 
 
 def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed:
@@ -57,7 +62,7 @@ def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed
             load, outcome = _resolve(desk, jobs, came, (lower, lower + 1), timed=False)
             if not isinstance(outcome, UpperMismatch):
                 effort = Effort(jobs.count, attempts, started)
-                return landed(desk, load, outcome, came.rows, effort)
+                return landed(desk, came.schema, load, outcome, came.rows, effort)
             desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
     finally:
         desk.discard(staged.key for staged in came.gathered.staged)
@@ -79,7 +84,8 @@ def upsert_at(
         desk.discard(staged.key for staged in came.gathered.staged)
     if isinstance(outcome, UpperMismatch):
         return outcome
-    return landed(desk, load, outcome, came.rows, Effort(jobs.count, 1, started))
+    effort = Effort(jobs.count, 1, started)
+    return landed(desk, came.schema, load, outcome, came.rows, effort)
 
 
 def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed: bool) -> _Came:
@@ -100,11 +106,13 @@ def _resolve(
     """Look old rows up, find the differences and append them; `None` if there are none."""
     lower, upper = bounds
     load = _differences(desk, jobs, came, lower, timed=timed)
+    if isinstance(load, UpperMismatch):
+        return Load.of(()), load
+    load.check_times(lower, upper)
     if not load.parts:
         if load.few is None and not timed:
             return load, None
-        schema = came.stand.bench.ground.schema
-        few = schema.updates().empty_table() if load.few is None else load.few
+        few = came.schema.updates().empty_table() if load.few is None else load.few
         return load, came.stand.writer.compare_and_append(few, lower=lower, upper=upper)
     load.put_few(came.stand.bench, untimed=not timed)
     outcome = load.commit(desk, came.stand, bounds, restamp=False)
@@ -113,11 +121,16 @@ def _resolve(
     return load, outcome
 
 
-def _differences(desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: bool) -> Load:
+def _differences(
+    desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: bool
+) -> Load | UpperMismatch:
     if not came.gathered:
         return Load.of(())
     as_of = lower - 1 if lower else None
     with desk.view() as view:
+        if view.state.upper.time != lower:
+            # What was there at `lower` may have been merged by now, and would not count anyway.
+            return UpperMismatch(view.state.upper)
         there = desk.stored(view.state, as_of, came.gathered)
         works = ranges(came.gathered, there, jobs.slots)
         room = desk.env.settings.inline_max_bytes // max(1, len(works))
