@@ -36,8 +36,9 @@ def test_few_rows_are_one_task_and_more_are_divided():
     few = Gathered.of([many(10)], (), SCHEMA)
     assert len(ranges(few, NOTHING, 2)) == 1
     more = Gathered.of([many(3 * TASK_KEYS)], (), SCHEMA)
-    works = ranges(more, NOTHING, 2)
+    works = ranges(more, NOTHING, 4)
     assert len(works) == 3
+    assert len(ranges(more, NOTHING, 2)) == 2
     assert sorted(keys_in(works)) == list(range(3 * TASK_KEYS))
 
 

@@ -77,3 +77,12 @@ def test_there_are_two_tasks_for_each_slot_at_most():
 def test_what_all_tasks_may_return_is_bounded():
     total = sum(returnable(partition, 10**12) for partition in range(100_000))
     assert total == RETURNED_TASKS * RETURNED_BYTES <= 64 * 1024 * 1024
+
+
+def test_a_hundred_thousand_slices_are_divided_at_once():
+    step = PLACE_MAX // 100_000
+    spans = [Span(n * step, (n + 1) * step, 1000) for n in range(100_000)]
+    stretches = split_bytes(spans, 1_000_000)
+    assert len(stretches) == 100
+    widths = [hi - lo for lo, hi in stretches]
+    assert max(widths) < 1.1 * min(widths)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
@@ -9,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import strandline
 from strandline.errors import SchemaError, UsageError
 from strandline.shard.command import UpperMismatch
+from strandline.spark.table import frame_of
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string()), ("n", pa.int64())])
 DDL = "k long, v string, n long"
@@ -158,3 +162,41 @@ def test_a_table_without_a_key_takes_appends_alone(spark, store):
     assert log.append(spark.range(3).selectExpr("id k", "'x' v", "id n")).rows == 3
     with pytest.raises(UsageError, match="has no key"):
         log.upsert(spark.createDataFrame([(1, "a", 1)], DDL))
+
+
+TYPED = [
+    (pa.bool_(), True),
+    (pa.int8(), -1),
+    (pa.int16(), -1),
+    (pa.int32(), -1),
+    (pa.uint8(), 255),
+    (pa.uint16(), 2**16 - 1),
+    (pa.uint32(), 2**32 - 1),
+    (pa.float32(), 1.5),
+    (pa.float64(), float("-inf")),
+    (pa.large_string(), "é"),
+    (pa.large_binary(), b"\x00\xff"),
+    (pa.binary(3), b"abc"),
+    (pa.date32(), dt.date(1969, 12, 31)),
+    (pa.timestamp("us", "UTC"), dt.datetime(2024, 5, 6, 7, 8, 9, 10, dt.UTC)),
+    (pa.timestamp("ms"), dt.datetime(2024, 5, 6, 7, 8, 9)),  # noqa: DTZ001
+    (pa.duration("us"), dt.timedelta(days=-1, microseconds=3)),
+    (pa.decimal128(12, 2), Decimal("-1.25")),
+    (pa.decimal256(38, 2), Decimal("-1.25")),
+    (pa.list_(pa.uint8()), [1, None]),
+    (pa.large_list(pa.large_string()), ["a"]),
+    (pa.map_(pa.string(), pa.int32()), [("a", 1)]),
+    (pa.struct([("a", pa.float32()), ("b", pa.list_(pa.string()))]), {"a": 1.5, "b": ["x"]}),
+]
+
+
+def test_values_of_every_type_go_through_a_table_and_come_back(spark, store):
+    columns = {f"c{at}": pa.array([None, value], kind) for at, (kind, value) in enumerate(TYPED)}
+    rows = pa.table({"k": [1, 2], **columns})
+    shard = store.shard("typed", schema=rows.schema, key=["k"])
+    table = store.table("typed")
+    table.append(frame_of(spark, rows))
+    assert shard.snapshot().to_arrow().sort_by("k").to_pylist() == rows.to_pylist()
+    assert table.upsert(frame_of(spark, rows)).unchanged == 2
+    found = table.lookup(pa.table({"k": [2, 1]}), spark=spark).toArrow().sort_by("k")
+    assert found.to_pylist() == rows.to_pylist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -78,3 +80,12 @@ def test_workers_never_open_consensus(desk, monkeypatch):
     worker._bench.cache_clear()
     worker._blob.cache_clear()
     assert answer(desk, worker.append_rows(site, None, ROWS.to_batches())).rows_in == 2
+
+
+def test_a_folder_that_was_made_anew_is_opened_anew(tmp_path):
+    for _ in range(2):
+        with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
+            made = Desk(store, store.shard("t", schema=COLUMNS, key=["k"]), ("", 0))
+            found = answer(made, worker.append_rows(site_of(made), None, ROWS.to_batches()))
+            assert found.rows_in == 2
+        shutil.rmtree(tmp_path / "lake")

@@ -6,6 +6,7 @@ blockfile    pure   a cached block as one file: Arrow, and a trailer that proves
 blocks       shell  the updates of some keys out of a part, through the cache
 cache        shell  blocks on the local disk, mapped into memory, shared by all workers
 columns      pure   whether the columns of a DataFrame are those that a table takes
+compacts     shell  compacts large tables: the units of a plan are merged in tasks
 confs        pure   the settings that were measured to matter, and what they did
 desk         shell  the driver's side of one table: its writer, its grounds, what it sees
 engine       shell  the Engine port on Spark
@@ -16,6 +17,7 @@ java         shell  finds the Java that Spark would run, before Spark does
 jobs         shell  runs Spark jobs of ours and takes their answers
 landed       shell  what tasks have put becomes one append
 lookups      shell  looks keys up: one job, whatever the table's size
+merging      shell  merges a unit of compaction in a task
 opening      shell  opens tables: where a store's handles meet Spark's
 perform      shell  carries out what tasks are told, against a Blob
 plan         pure   what each task of a range job is told

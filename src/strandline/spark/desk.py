@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from strandline.shard.env import Env
     from strandline.shard.state import State
     from strandline.spark.plan import Gathered
+    from strandline.upkeep.collect import Collected
+    from strandline.upkeep.rounds import Carrier
 
 _INLINE_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
@@ -131,6 +133,14 @@ class Desk:
             stand.writer.close()
 
     def _stand(self, writer: Writer, schema: Schema) -> Stand:
+        site, bench = self._ground(writer.id, schema)
+        return Stand(writer, site, bench)
+
+    def site_for(self, writer: str, schema: Schema) -> bytes:
+        """A site on the ground of any registered writer, for one job."""
+        return self._ground(writer, schema)[0]
+
+    def _ground(self, writer: str, schema: Schema) -> tuple[bytes, Bench]:
         env, settings = self.env, self.env.settings
         limits = (
             settings.inline_max_bytes,
@@ -138,11 +148,16 @@ class Desk:
             settings.part_target_bytes,
         )
         shard = (self.name, self.shard.id)
-        ground = make_ground(schema, shard=shard, writer=writer.id, limits=limits)
+        ground = make_ground(schema, shard=shard, writer=writer, limits=limits)
         bench = Bench(ground, env.blob, env.random, env.tasks.sleep)
         key = bench.new_key("ground")
         env.patient(lambda: env.blob.put(key, encode_ground(ground, key)), shard=self.name)
-        return Stand(writer, _encoder.encode(Site(self._store.url, key, *self._cache)), bench)
+        return _encoder.encode(Site(self._store.url, key, *self._cache)), bench
+
+    def compact(self, *, full: bool, carrier: Carrier) -> Collected:
+        """Merge what is due, or all there is, by a carrier."""
+        self.check_visible()
+        return self._store.upkeep.compact(self.shard.machine, full=full, carrier=carrier)
 
     @contextmanager
     def view(self) -> Iterator[View]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strandline.parts.envelope import decoded, seal, unseal
-from strandline.parts.part import Part
+from strandline.parts.part import Batch, Part
 from strandline.shard.change import pack_schema, unpack_schema
 
 if TYPE_CHECKING:
@@ -107,6 +107,20 @@ class Errand(msgspec.Struct, frozen=True, array_like=True):
     """Results of up to so many bytes are given back, larger ones are put."""
 
 
+class Merge(msgspec.Struct, frozen=True, array_like=True):
+    """One unit of compaction, for a task that sees the store's objects alone."""
+
+    reason: str
+    parts: tuple[Part, ...]
+    inline: tuple[Batch, ...]
+    """Batches of inline rows, which take part with their parts left out."""
+    base: bool
+    halvings: int
+    level: int
+    since: int
+    bytes_max: int
+
+
 class Counts(msgspec.Struct, frozen=True, array_like=True):
     """What came of rows."""
 
@@ -139,6 +153,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     counts: Counts = Counts()
     rows_in: int = 0
     bytes_in: int = 0
+    number: int = 0
+    """Of what it was told, where tasks are told by number."""
 
 
 _grounds = msgspec.msgpack.Decoder(Ground)

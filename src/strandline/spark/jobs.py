@@ -64,10 +64,11 @@ class Jobs:
 
     def errands(self, task: Callable[..., object], site: bytes, errands: Errands) -> list[Answer]:
         """One job with one task for each errand."""
-        count = len(errands.ends)
-        numbers = self._spark.range(0, count, 1, numPartitions=count)
-        told = (site, _encoder.encode(errands))
-        return self._answers(numbers.mapInArrow(closure(task, told), ANSWERS))
+        return self.over(self.numbers(len(errands.ends)), task, site, _encoder.encode(errands))
+
+    def numbers(self, count: int) -> DataFrame:
+        """The numbers from 0 on, each in a task of its own."""
+        return self._spark.range(0, count, 1, numPartitions=count)
 
     def _answers(self, frame: DataFrame) -> list[Answer]:
         self.count += 1

@@ -132,7 +132,8 @@ def everywhere(there: Stored) -> RangeWork:
 
 def _stretches(came: Gathered, slots: int) -> list[tuple[int, int]]:
     if not came.staged:
-        tasks = task_count(-(-len(came.places) // TASK_KEYS), slots)
+        # Keys are counted, so each stretch has as many: one for each slot, and none waits.
+        tasks = min(slots, -(-len(came.places) // TASK_KEYS))
         rows_bytes = 0 if came.rows is None else came.rows.nbytes
         return split_keys(came.places, max(tasks, -(-rows_bytes // RANGE_BYTES), 1))
     spans = [

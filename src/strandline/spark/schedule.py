@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from strandline.parts.part import PLACE_MAX
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline.model.valuehash import U64
+
+F64: TypeAlias = npt.NDArray[np.float64]
+
+_PLACE_STEP = 4096.0
 
 RANGE_BYTES = 32 * 1024 * 1024
 """What came for one range, at most about; old rows, updates and a part come on top."""
@@ -81,19 +86,24 @@ def split_bytes(spans: Iterable[Span], target: int = RANGE_BYTES) -> list[tuple[
     pieces = -(-total // target)
     if pieces <= 1:
         return _between([])
-    # How many bytes lie before each place at which a span begins or ends.
-    marks = np.unique(
-        np.array([p for s in listed for p in (s.place_lo, s.place_hi)], np.uint64)
-    ).astype(np.float64)
-    before = np.zeros(len(marks))
-    for each in listed:
-        width = max(1.0, float(each.place_hi - each.place_lo))
-        share = np.clip((marks - float(each.place_lo)) / width, 0.0, 1.0)
-        if each.place_hi == each.place_lo:
-            share = (marks > float(each.place_lo)).astype(np.float64)
-        before += share * each.size
+    marks, before = _running_total(listed)
     goals = [total * n / pieces for n in range(1, pieces)]
-    return _between([int(place) for place in np.interp(goals, before, marks)])
+    places = np.interp(goals, before, marks)
+    return _between([min(int(place), PLACE_MAX) for place in places])
+
+
+def _running_total(spans: Sequence[Span]) -> tuple[F64, F64]:
+    """Places in order, and how many bytes lie before each of them."""
+    starts = np.array([each.place_lo for each in spans], np.uint64).astype(np.float64)
+    ends = np.array([each.place_hi for each in spans], np.uint64).astype(np.float64)
+    # A single place is given the width at which numbers of this size can be told apart.
+    ends = np.maximum(ends, starts + _PLACE_STEP)
+    density = np.array([each.size for each in spans], np.float64) / (ends - starts)
+    edges = np.concatenate((starts, ends))
+    order = np.argsort(edges, kind="stable")
+    marks = edges[order]
+    level = np.cumsum(np.concatenate((density, -density))[order])
+    return marks, np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(marks))))
 
 
 def _between(firsts: Sequence[int]) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from strandline.spark import worker
 from strandline.spark.appends import append, append_at
 from strandline.spark.arrowtypes import for_spark
 from strandline.spark.columns import check_key
+from strandline.spark.compacts import Carrier
 from strandline.spark.incoming import Meaning
 from strandline.spark.jobs import Jobs, closure
 from strandline.spark.layouts import spark_struct
@@ -142,6 +143,13 @@ class Table:
         """The same as an Arrow table in this process."""
         session = _session(keys, spark)
         return lookup(self._desk, self._jobs(session), keys, as_of).to_arrow(self._desk)
+
+    def compact(self, spark: SparkSession, *, full: bool = False) -> None:
+        """Merge what is due, or with `full` everything, in tasks: one for each unit of work.
+
+        Background upkeep does the same by itself, in one process; this is for large tables.
+        """
+        self._desk.compact(full=full, carrier=Carrier(self._desk, self._jobs(spark)))
 
     def close(self) -> None:
         """Give back what the table holds. Repeating it is harmless; it opens again when used."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from strandline.handles.write import Appended
     from strandline.model.frontier import Time
     from strandline.model.schema import Schema
+    from strandline.shard.state import State
     from strandline.spark.desk import Desk, Stand
     from strandline.spark.jobs import Jobs
 
@@ -58,12 +59,12 @@ def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed
     try:
         while True:
             attempts += 1
-            lower = desk.writable().upper.time or 0
-            load, outcome = _resolve(desk, jobs, came, (lower, lower + 1), timed=False)
+            load, outcome = _resolve(desk, jobs, came, None)
             if not isinstance(outcome, UpperMismatch):
                 effort = Effort(jobs.count, attempts, started)
                 return landed(desk, came.schema, load, outcome, came.rows, effort)
             desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
+            desk.writable()
     finally:
         desk.discard(staged.key for staged in came.gathered.staged)
 
@@ -79,7 +80,7 @@ def upsert_at(
         return UpperMismatch(upper)
     came = _gather(desk, jobs, frame, meaning, timed=True)
     try:
-        load, outcome = _resolve(desk, jobs, came, bounds, timed=True)
+        load, outcome = _resolve(desk, jobs, came, bounds)
     finally:
         desk.discard(staged.key for staged in came.gathered.staged)
     if isinstance(outcome, UpperMismatch):
@@ -101,51 +102,54 @@ def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed
 
 
 def _resolve(
-    desk: Desk, jobs: Jobs, came: _Came, bounds: tuple[Time, Time], *, timed: bool
+    desk: Desk, jobs: Jobs, came: _Came, bounds: tuple[Time, Time] | None
 ) -> tuple[Load, Appended | UpperMismatch | None]:
-    """Look old rows up, find the differences and append them; `None` if there are none."""
-    lower, upper = bounds
-    load = _differences(desk, jobs, came, lower, timed=timed)
-    if isinstance(load, UpperMismatch):
-        return Load.of(()), load
-    load.check_times(lower, upper)
+    """Look old rows up, find the differences and append them; `None` if there are none.
+
+    Without bounds the time is the upper of the very state that is looked at: of a later one
+    history may be merged past the time before an upper that was seen earlier.
+    """
+    timed = bounds is not None
+    with desk.view() as view:
+        upper = view.state.upper
+        lower, end = bounds or (upper.time or 0, (upper.time or 0) + 1)
+        if upper.time != lower:
+            return Load.of(()), UpperMismatch(upper)
+        load = _differences(desk, jobs, came, view.state, timed=timed)
+    load.check_times(lower, end)
+    writer, bench = came.stand.writer, came.stand.bench
     if not load.parts:
         if load.few is None and not timed:
             return load, None
         few = came.schema.updates().empty_table() if load.few is None else load.few
-        return load, came.stand.writer.compare_and_append(few, lower=lower, upper=upper)
-    load.put_few(came.stand.bench, untimed=not timed)
-    outcome = load.commit(desk, came.stand, bounds, restamp=False)
+        return load, writer.compare_and_append(few, lower=lower, upper=end)
+    load.put_few(bench, untimed=not timed)
+    outcome = load.commit(desk, came.stand, (lower, end), restamp=False)
     if isinstance(outcome, UpperMismatch):
         desk.discard(part.key for part in load.parts)
     return load, outcome
 
 
-def _differences(
-    desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: bool
-) -> Load | UpperMismatch:
+def _differences(desk: Desk, jobs: Jobs, came: _Came, state: State, *, timed: bool) -> Load:
     if not came.gathered:
         return Load.of(())
+    lower = state.upper.time or 0
     as_of = lower - 1 if lower else None
-    with desk.view() as view:
-        if view.state.upper.time != lower:
-            # What was there at `lower` may have been merged by now, and would not count anyway.
-            return UpperMismatch(view.state.upper)
-        there = desk.stored(view.state, as_of, came.gathered)
-        works = ranges(came.gathered, there, jobs.slots)
-        room = desk.env.settings.inline_max_bytes // max(1, len(works))
-        errands = [
-            Errand(
-                tuple(work),
-                as_of,
-                time=None if timed else lower,
-                compare_stored=came.stored,
-                inline_max=room,
-            )
-            for work in works
-        ]
-        sent = send(errands, desk.shard.id, came.stand.bench.put_object)
-        try:
-            return Load.of(jobs.errands(worker.upsert_ranges, came.stand.site, sent))
-        finally:
-            desk.discard([sent.key] if sent.key else ())
+    there = desk.stored(state, as_of, came.gathered)
+    works = ranges(came.gathered, there, jobs.slots)
+    room = desk.env.settings.inline_max_bytes // max(1, len(works))
+    errands = [
+        Errand(
+            tuple(work),
+            as_of,
+            time=None if timed else lower,
+            compare_stored=came.stored,
+            inline_max=room,
+        )
+        for work in works
+    ]
+    sent = send(errands, desk.shard.id, came.stand.bench.put_object)
+    try:
+        return Load.of(jobs.errands(worker.upsert_ranges, came.stand.site, sent))
+    finally:
+        desk.discard([sent.key] if sent.key else ())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from strandline.config import cache_folder
 from strandline.errors import LeaseLostError, NotFoundError, StrandlineError
@@ -23,7 +24,8 @@ from strandline.spark.arrowtypes import for_spark
 from strandline.spark.blocks import Blocks
 from strandline.spark.cache import BlockCache
 from strandline.spark.errands import Errands
-from strandline.spark.instruction import Site, Staged, decode_ground, encode_answer
+from strandline.spark.instruction import Merge, Site, Staged, decode_ground, encode_answer
+from strandline.spark.merging import merged
 from strandline.spark.put import Bench
 from strandline.spark.relay import wrapped
 from strandline.spark.scanplan import decode_work
@@ -36,12 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from strandline.reading.descriptor import PartDescriptor
-    from strandline.spark.instruction import Answer, Ground
+    from strandline.spark.instruction import Answer
     from strandline.store.blob import Blob
 
 _BATCH_ROWS = 65_536
 _sites = msgspec.msgpack.Decoder(Site)
 _errands = msgspec.msgpack.Decoder(Errands)
+_merges = msgspec.msgpack.Decoder(tuple[Merge, ...])
 _staged = msgspec.msgpack.Decoder(tuple[Staged, ...])
 
 
@@ -158,6 +161,17 @@ def under_names(
     yield from task(*others, (batch.rename_columns(list(names)) for batch in batches))  # type: ignore[attr-defined]
 
 
+def merge_units(
+    site: bytes, units: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Each row is the number of a unit of compaction."""
+    with _told():
+        bench = _bench(site)
+        listed = _merges.decode(units)
+        for at in _tasks(batches):
+            yield _answer(bench, replace(merged(bench, listed[at]), number=at))
+
+
 # What they stand on.
 
 
@@ -191,8 +205,19 @@ def _answer(bench: Bench, answer: Answer) -> pa.RecordBatch:
 @lru_cache(maxsize=64)
 def _bench(site: bytes) -> Bench:
     known = _sites.decode(site)
-    blob = _blob(known.url)
-    return Bench(_ground(blob, known), blob, SystemRandom(), SystemTasks().sleep)
+    encoded = _blob(known.url).get(known.ground)
+    if encoded is None:
+        # The folder may have been removed and made anew since this process opened it.
+        _blob.cache_clear()
+        _opened_blocks.cache_clear()
+        encoded = _blob(known.url).get(known.ground)
+    if encoded is None:
+        raise NotFoundError(
+            f"the store in {known.url}, as a worker sees it, is not the driver's: it does not hold "
+            f"{known.ground}; workers must see the same folder under the same path"
+        )
+    ground = decode_ground(encoded, known.ground)
+    return Bench(ground, _blob(known.url), SystemRandom(), SystemTasks().sleep)
 
 
 @lru_cache(maxsize=8)
@@ -207,13 +232,3 @@ def _blocks(site: Site) -> Blocks:
 @lru_cache(maxsize=8)
 def _opened_blocks(url: str, folder: str, most: int) -> Blocks:
     return Blocks(_blob(url), BlockCache(cache_folder(folder or None), most))
-
-
-def _ground(blob: Blob, site: Site) -> Ground:
-    encoded = blob.get(site.ground)
-    if encoded is None:
-        raise NotFoundError(
-            f"the store in {site.url}, as a worker sees it, is not the driver's: it does not hold "
-            f"{site.ground}; workers must see the same folder under the same path"
-        )
-    return decode_ground(encoded, site.ground)

@@ -10,7 +10,16 @@ from strandline.parts.envelope import checksum
 from strandline.shard import command as c, decide_upkeep, machine, retention, state, versions
 from strandline.shard.codec import encode_manifest
 from strandline.testing.mutants import Mutant, Planting, mutant
-from strandline.upkeep import collect, compact, compaction, garbage, outputs, rounds, units
+from strandline.upkeep import (
+    collect,
+    compact,
+    compaction,
+    garbage,
+    merge,
+    outputs,
+    rounds,
+    units,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.model.ids import SeqNo
+    from strandline.shard.env import Env
     from strandline.store.blob import BlobEntry
     from strandline.upkeep.units import Unit
 
@@ -173,7 +183,8 @@ def _without_tripwires(planting: Planting) -> None:
     """Let a compaction through that does not add up, to see whether readers notice."""
 
     def carry_out(work: compact.Work, found: state.State, unit: Unit) -> bool:
-        made = compact._write(work, found, unit)  # noqa: SLF001
+        most = merge.output_bytes(work.policy)
+        made = merge.merge(work.env, found, unit, writer=work.writer.id, bytes_max=most)
         return compact._swap(work, unit, made.parts)  # noqa: SLF001
 
     planting.swap(rounds, "carry_out", carry_out)
@@ -183,43 +194,43 @@ def _without_tripwires(planting: Planting) -> None:
 
 @mutant("compaction loses no row", "reads", BANK)
 def compaction_drops_a_row(planting: Planting) -> None:
-    original = compact._merged  # noqa: SLF001
+    original = merge._merged  # noqa: SLF001
 
-    def merged(work: compact.Work, found: state.State, unit: Unit) -> Iterator[pa.Table]:
-        for updates in original(work, found, unit):
+    def merged(env: Env, found: state.State, unit: Unit) -> Iterator[pa.Table]:
+        for updates in original(env, found, unit):
             yield updates.slice(0, max(1, updates.num_rows - 1))
 
     _without_tripwires(planting)
-    planting.swap(compact, "_merged", merged)
+    planting.swap(merge, "_merged", merged)
 
 
 @mutant("what is read is what is written, or nothing is swapped (R5)", "reads", BANK)
 def compaction_drops_a_row_and_is_stopped(planting: Planting) -> None:
-    original = compact._merged  # noqa: SLF001
+    original = merge._merged  # noqa: SLF001
 
-    def merged(work: compact.Work, found: state.State, unit: Unit) -> Iterator[pa.Table]:
-        for updates in original(work, found, unit):
+    def merged(env: Env, found: state.State, unit: Unit) -> Iterator[pa.Table]:
+        for updates in original(env, found, unit):
             yield updates.slice(0, max(1, updates.num_rows - 1))
 
-    planting.swap(compact, "_merged", merged)
+    planting.swap(merge, "_merged", merged)
 
 
 @mutant("a flush takes all inline rows along", "shard", BANK)
 def flush_loses_a_batch(planting: Planting) -> None:
-    original = compact._inline  # noqa: SLF001
+    original = merge._inline  # noqa: SLF001
 
     def inline(found: state.State, unit: Unit) -> Iterator[pa.Table]:
         yield from list(original(found, unit))[1:]
 
     _without_tripwires(planting)
-    planting.swap(compact, "_inline", inline)
+    planting.swap(merge, "_inline", inline)
 
 
 @mutant("times move up to since, and not past it", "reads", BANK)
 def compaction_merges_past_since(planting: Planting) -> None:
     moved, settled = sweep.moved_to, sweep.settle
-    planting.swap(compact, "moved_to", lambda updates, since: moved(updates, since + 1))
-    planting.swap(compact, "settle", lambda updates, since: settled(updates, since + 1))
+    planting.swap(merge, "moved_to", lambda updates, since: moved(updates, since + 1))
+    planting.swap(merge, "settle", lambda updates, since: settled(updates, since + 1))
 
 
 @mutant("a base holds what is live at since", "reads", BANK)

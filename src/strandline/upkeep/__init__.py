@@ -7,6 +7,7 @@ findings    pure   what a check of a store may find
 fsck        shell  proves that a store is what it says, and finds what nobody needs
 garbage     pure   what may be deleted, and when
 groups      shell  reads a part one row group at a time
+merge       shell  merges one unit of compaction: what its pieces add up to, as new parts
 outputs     shell  writes what a merge gives, part by part
 rounds      shell  one round of upkeep of one shard
 runs        pure   which parts count as one run, and which runs are worth merging

@@ -23,20 +23,15 @@ import pyarrow.compute as pc
 
 from strandline.errors import CorruptionError
 from strandline.model.digest import Digest
-from strandline.parts import ranges
 from strandline.parts.chunk import PartTable, chunk_key, encode_chunk
-from strandline.parts.inline import decode_inline
-from strandline.parts.layout import lay_out
 from strandline.parts.part import CHUNK_PARTS, chunk_keys
-from strandline.parts.sweep import Source, moved_to, retracted, settle, sift, sweep
 from strandline.shard import command as c
 from strandline.shard.cancel import check_cancel
 from strandline.shard.machine import raise_refusal
-from strandline.upkeep.groups import PartGroups
-from strandline.upkeep.outputs import Outputs
+from strandline.upkeep.merge import merge, output_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from strandline.model.valuehash import Mask
     from strandline.parts.part import Chunk, Part
@@ -74,18 +69,35 @@ class Work:
 
 def carry_out(work: Work, state: State, unit: Unit) -> bool:
     """Merge one unit of `state`, which the caller has pinned; `False` if it was stale."""
-    outputs = _write(work, state, unit)
+    total = sum(part.rows for part in unit.parts)
+
+    def watch(done: int) -> None:
+        check_cancel(work.cancel, f"compaction of shard {state.name}")
+        work.writer.check()
+        if work.report is not None:
+            work.report(f"{unit.reason} {state.name}", min(done, total), total)
+
+    bytes_max = output_bytes(work.policy)
+    merged = merge(work.env, state, unit, writer=work.writer.id, bytes_max=bytes_max, watch=watch)
+    return finish(work, state, unit, merged.parts)
+
+
+def finish(work: Work, state: State, unit: Unit, parts: Sequence[Part]) -> bool:
+    """Swap a unit for the parts that its merge gave, wherever that was; `False` if stale."""
+    total = Digest.ZERO
+    for part in parts:
+        total += part.total
     expected = _expected(state, unit)
-    if outputs.total != expected:
+    if total != expected:
         raise CorruptionError(
             f"shard {state.name}: what was read of {len(unit.parts)} parts adds up to "
-            f"{outputs.total}, and the state says {expected}; run `strandline fsck --deep`"
+            f"{total}, and the state says {expected}; run `strandline fsck --deep`"
         )
-    if _swap(work, unit, outputs.parts):
+    if _swap(work, unit, parts):
         work.env.metrics.add("compactions", state.name)
         return True
     work.env.metrics.add("compactions_stale", state.name)
-    _take_back(work, outputs.keys)
+    _take_back(work, [part.key for part in parts])
     return False
 
 
@@ -111,77 +123,6 @@ def put_together(work: Work, wanted: Gather) -> bool:
         return False
     raise_refusal(state.name, outcome)
     return True
-
-
-# Reading and writing.
-
-
-def _write(work: Work, state: State, unit: Unit) -> Outputs:
-    borders: list[int] = []
-    if unit.parts and state.schema.key:
-        borders = ranges.borders(ranges.hull(*ranges.span(unit.parts)), unit.halvings)
-    outputs = Outputs(
-        work.env,
-        state,
-        unit,
-        writer=work.writer.id,
-        borders=borders,
-        # Unpacked, rows take more than in a part; so a part that is cut here is large enough.
-        bytes_max=2 * work.policy.range_max,
-    )
-    total = sum(part.rows for part in unit.parts)
-    done = 0
-    for updates in _merged(work, state, unit):
-        check_cancel(work.cancel, f"compaction of shard {state.name}")
-        work.writer.check()
-        outputs.add(updates)
-        done += updates.num_rows
-        if work.report is not None:
-            work.report(f"{unit.reason} {state.name}", min(done, total), total)
-    outputs.close()
-    return outputs
-
-
-def _merged(work: Work, state: State, unit: Unit) -> Iterator[pa.Table]:
-    """What the inputs add up to, in slices of ever higher places."""
-    since = state.readable_from()
-    if state.schema.key:
-        for updates in sweep(_inputs(work, state, unit), state.schema):
-            yield settle(updates, since)
-        return
-    touched = retracted(_one_by_one(work, state, unit), state.schema)
-    for updates, may_cancel in sift(_one_by_one(work, state, unit), state.schema, touched):
-        yield settle(updates, since) if may_cancel else moved_to(updates, since)
-
-
-def _inputs(work: Work, state: State, unit: Unit) -> list[Source]:
-    """Each part, and all inline rows together (they are few), as tables in order of place."""
-    sources = [
-        Source(part.place_lo, _groups(work, state, part))
-        for part in sorted(unit.parts, key=lambda part: (part.t_min, part.key))
-    ]
-    inline = list(_inline(state, unit))
-    if inline:
-        laid = lay_out(pa.concat_tables(inline).combine_chunks(), state.schema)
-        sources.append(Source(laid.span()[0], iter([laid.updates])))
-    return sources
-
-
-def _groups(work: Work, state: State, part: Part) -> Iterator[pa.Table]:
-    groups = PartGroups(work.env, part, state.schema, shard=state.name, shard_id=state.id)
-    return groups.tables()
-
-
-def _one_by_one(work: Work, state: State, unit: Unit) -> Iterator[pa.Table]:
-    for source in _inputs(work, state, unit):
-        yield from source.tables
-
-
-def _inline(state: State, unit: Unit) -> Iterator[pa.Table]:
-    wanted = set(unit.inline)
-    for batch in state.batches:
-        if batch.inline is not None and batch.lower in wanted:
-            yield decode_inline(batch.inline, state.schema, shard=state.name)
 
 
 def _expected(state: State, unit: Unit) -> Digest:

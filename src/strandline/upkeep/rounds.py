@@ -14,7 +14,7 @@ The steps, in this order; each is safe to leave out, to repeat and to race with 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.errors import NotFoundError
 from strandline.shard import command as c
@@ -31,7 +31,7 @@ from strandline.upkeep.compaction import plan
 from strandline.upkeep.units import gather, manifest_due, moments_due, policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from strandline.model.frontier import Frontier
     from strandline.parts.chunk import PartTable
@@ -51,6 +51,10 @@ _PASSES_MAX = 1000
 """Passes of one compaction that was asked for; each leaves less to do than the one before."""
 
 
+Carrier: TypeAlias = "Callable[[Work, State, Sequence[Unit]], None]"
+"""Carries out the units of one plan, whose state is pinned; see `compact.finish`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """How a compaction is to be done."""
@@ -60,6 +64,8 @@ class Wish:
     cancel: Cancel | None = None
     begun: State | None = None
     """If given, only what was there in this state is merged."""
+    carrier: Carrier | None = None
+    """Carries units out elsewhere; by default they are carried out here, one by one."""
 
     @property
     def is_regular(self) -> bool:
@@ -149,15 +155,20 @@ class Rounds:
                 return False
             with Writing(self._leases, machine) as writer:
                 work = self._work(machine, writer, wish)
-                done = self._carry_out(work, state, units)
+                done = self._carry_out(work, state, units, wish.carrier)
                 if gathered is not None:
                     done |= put_together(work, gathered) and wish.is_regular
                 return done
         finally:
             pin.give_back()
 
-    def _carry_out(self, work: Work, state: State, units: Sequence[Unit]) -> bool:
+    def _carry_out(
+        self, work: Work, state: State, units: Sequence[Unit], carrier: Carrier | None
+    ) -> bool:
         """`True` if anything has changed, by us or by whoever was faster."""
+        if carrier is not None:
+            carrier(work, state, units)
+            return bool(units)
         # Whoever else has the same plan is likely to begin with another unit.
         first = int(self._env.random.uniform(0, len(units))) if units else 0
         for unit in (*units[first:], *units[:first]):

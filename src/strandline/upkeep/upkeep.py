@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strandline.shard.machine import Machine
     from strandline.upkeep.collect import Collected, Collector
     from strandline.upkeep.compact import Report
+    from strandline.upkeep.rounds import Carrier
 
 _log = logging.getLogger(__name__)
 
@@ -118,9 +119,13 @@ class Upkeep:
         full: bool = False,
         report: Report | None = None,
         cancel: Cancel | None = None,
+        carrier: Carrier | None = None,
     ) -> Collected:
-        """Merge all that is due, or with `full` all there is, and delete what that frees."""
-        return self._rounds.compact(machine, Wish(full, report, cancel))
+        """Merge all that is due, or with `full` all there is, and delete what that frees.
+
+        Units are carried out here, or by the `carrier`.
+        """
+        return self._rounds.compact(machine, Wish(full, report, cancel, carrier=carrier))
 
     def _run(self) -> None:
         pause_ms = self._env.settings.upkeep_ms

@@ -1,0 +1,54 @@
+"""Compaction in tasks: the same rows in fewer parts, and nobody is disturbed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import strandline
+from strandline.shard.settings import Settings
+from strandline.spark.compacts import Carrier
+from strandline.spark.jobs import Jobs
+
+COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
+
+
+def parts_of(shard):
+    return [part for batch in shard.state().batches for part in batch.parts]
+
+
+@pytest.mark.parametrize("key", [["k"], []])
+def test_units_are_merged_in_tasks_and_swapped_here(spark, tmp_path, key):
+    settings = Settings(inline_max_bytes=0, part_target_rows=20_000)
+    with strandline.open(str(tmp_path / "lake"), upkeep=False, settings=settings) as store:
+        shard = store.shard("t", schema=COLUMNS, key=key)
+        shard.retain("1 versions")
+        with shard.writer() as writer:
+            for start in range(0, 60_000, 10_000):
+                ids = list(range(start, start + 10_000))
+                writer.append(pa.table({"k": ids, "v": [f"row {n}" for n in ids]}))
+            writer.append(pa.table({"k": [0], "v": ["row 0"], "_diff": [-1]}))
+        before = shard.snapshot().to_arrow().sort_by("k")
+        jobs = Jobs(spark, shard.id)
+        desk = store.table("t")._desk
+        desk.compact(full=True, carrier=Carrier(desk, jobs, small=0))
+        assert jobs.count >= 1
+        assert shard.snapshot().to_arrow().sort_by("k").equals(before)
+        assert all(part.base for part in parts_of(shard))
+        assert len(parts_of(shard)) < 7
+
+
+def test_small_units_need_no_job(spark, tmp_path):
+    with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
+        shard = store.shard("t", schema=COLUMNS, key=["k"])
+        with shard.writer() as writer:
+            for n in range(3):
+                writer.append(pa.table({"k": [n], "v": ["x"]}))
+        jobs = Jobs(spark, shard.id)
+        desk = store.table("t")._desk
+        desk.compact(full=True, carrier=Carrier(desk, jobs))
+        assert jobs.count == 0
+        assert shard.snapshot().count() == 3
+        assert not [batch for batch in shard.state().batches if batch.inline is not None]
+        store.table("t").compact(spark)
+        assert shard.snapshot().count() == 3
