@@ -43,7 +43,7 @@ def append(desk: Desk, jobs: Jobs, frame: DataFrame) -> Landed:
     count = _counted(load, answers)
     if not load.parts:
         done = None if load.few is None else stand.writer.append(load.few)
-        return landed(desk, load, done, count, Effort(jobs.count, 1, started))
+        return landed(desk, state.schema, load, done, count, Effort(jobs.count, 1, started))
     load.put_few(stand.bench, untimed=True)
     attempts = 0
     while True:
@@ -51,7 +51,9 @@ def append(desk: Desk, jobs: Jobs, frame: DataFrame) -> Landed:
         lower = desk.writable().upper.time or 0
         outcome = load.commit(desk, stand, (lower, lower + 1), restamp=True)
         if isinstance(outcome, Appended):
-            return landed(desk, load, outcome, count, Effort(jobs.count, attempts, started))
+            return landed(
+                desk, state.schema, load, outcome, count, Effort(jobs.count, attempts, started)
+            )
         desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
 
 
@@ -76,7 +78,7 @@ def append_at(
         few = state.schema.updates().empty_table() if load.few is None else load.few
         outcome = stand.writer.compare_and_append(few, lower=lower, upper=upper)
     if isinstance(outcome, Appended):
-        return landed(desk, load, outcome, count, Effort(jobs.count, 1, started))
+        return landed(desk, state.schema, load, outcome, count, Effort(jobs.count, 1, started))
     desk.discard(part.key for part in load.parts)
     return outcome
 

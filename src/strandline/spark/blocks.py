@@ -7,15 +7,17 @@ A block is what one row group holds, in order of (place, key, time), with the pl
 beside it. A cold key costs two reads: the index, and one row group. A part that is small, or too
 old to have an index that can be trusted, is read whole and is one block.
 
-A block is known by its part's key and checksum, its group and the version of the schema under
-which it was decoded. What is the same for all updates of a part stands in its facts and not in
-its blocks, so a part that is stamped anew keeps them.
+A block is known by its part's key and checksum, its group and the columns as which it was decoded:
+a version is not enough, since copies of a store may change their schemas differently. What is the
+same for all updates of a part stands in its facts and not in its blocks, so a part that is stamped
+anew keeps them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,7 +81,14 @@ class _Asked:
 
     def block_name(self, group: int) -> str:
         part = self.part
-        return f"block{_LAYOUT} {part.key} {part.checksum:016x} {group} {self.schema.version}"
+        return f"block{_LAYOUT} {part.key} {part.checksum:016x} {group} {_fingerprint(self.schema)}"
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(schema: Schema) -> str:
+    """Equal for schemas of which blocks are the same."""
+    columns = [(each.id, each.name, str(each.type), each.nullable) for each in schema.fields]
+    return f"{schema.version} {checksum(repr((columns, schema.key)).encode()):016x}"
 
 
 class Blocks:
@@ -106,7 +115,7 @@ class Blocks:
             return schema.updates().empty_table()
         # Whatever lies at a wanted place is taken; whose it is is looked at once, at the end.
         near = []
-        for block, places in self._touched(asked, np.unique(wanted.places)):
+        for block, places in self._touched(asked, _once(wanted.places)):
             positions = _at(block.column(PLACE_COLUMN).chunk(0).to_numpy(), places)
             self.counts["blocks"] += 1
             if len(positions):
@@ -254,6 +263,14 @@ def _at(places: U64, wanted: U64) -> I64:
     positions: I64 = np.arange(counts.sum(), dtype=np.int64)
     positions += np.repeat(starts - (np.cumsum(counts) - counts), counts)
     return positions
+
+
+def _once(ascending: U64) -> U64:
+    """Each place once; they are in order, so nothing has to be sorted."""
+    if len(ascending) < 2:
+        return ascending
+    first = np.concatenate(([True], ascending[1:] != ascending[:-1]))
+    return ascending[first]
 
 
 def _until(updates: pa.Table, part: Part, as_of: Time) -> pa.Table:

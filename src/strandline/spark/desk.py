@@ -16,6 +16,7 @@ import msgspec
 
 from strandline.errors import (
     BoundsError,
+    ConflictError,
     HandleClosedError,
     LeaseLostError,
     StoreError,
@@ -182,6 +183,7 @@ class Desk:
     def stored(self, state: State, as_of: int | None, came: Gathered | None) -> Stored:
         """The parts and the inline updates that may hold old rows of what came, or any."""
         schema = state.schema
+        _check_unchanged(state, came)
         if as_of is None:
             return Stored.of((), (), schema, None)
 
@@ -219,6 +221,21 @@ class Desk:
                 self.env.blob.delete(key)
             except StoreError:
                 self.env.metrics.add("retries", self.name)
+
+
+def _check_unchanged(state: State, came: Gathered | None) -> None:
+    """Refuse to look old rows up under another schema than they may have been written under.
+
+    They would lose the values of columns that were added meanwhile, and no row is retracted by
+    what is not equal to it.
+    """
+    version = None if came is None else came.version
+    if version is not None and version != state.schema.version:
+        raise ConflictError(
+            f"the schema of table {state.name} changed while rows were on their way to it: they "
+            f"came under version {version} and it has version {state.schema.version}; "
+            "nothing was written, write them again"
+        )
 
 
 def _is_alive(writer: Writer) -> bool:

@@ -63,10 +63,10 @@ class Meaning:
         """The table's columns that give the order, if it is given by nothing else."""
         if self.compared is not None:
             return self.compared
-        names = [each for each in self.sequence_by if isinstance(each, str)]
-        if len(names) != len(self.sequence_by) or not set(names) <= set(schema.names):
-            return ()
-        return tuple(names)
+        # As Spark resolves them: without regard to case, in backticks or not.
+        known = {name.casefold(): name for name in schema.names}
+        names = [known.get(_bare(each).casefold()) for each in self.sequence_by]
+        return tuple(name for name in names if name is not None) if all(names) else ()
 
     def used(self) -> set[str]:
         """The names that its expressions may refer to, in lower case."""
@@ -75,8 +75,7 @@ class Meaning:
             whole.append(self.delete_when)
         found: set[str] = set()
         for each in whole:
-            # A column prints as Column<'…'>, and what stands in quotes is else taken for text.
-            text = each if isinstance(each, str) else str(each)[len("Column<'") : -len("'>")]
+            text = _text(each)
             found |= {text.casefold(), *names_in(text)}
         return found
 
@@ -129,6 +128,19 @@ def to_look_up(frame: DataFrame, schema: Schema) -> DataFrame:
         )
     check_types(_arrow(frame), schema, schema.key)
     return _selected(frame, schema.key)
+
+
+def _text(given: Expression) -> str:
+    # A column prints as Column<'…'>, and what stands in quotes is else taken for text.
+    return given if isinstance(given, str) else str(given)[len("Column<'") : -len("'>")]
+
+
+def _bare(given: Expression) -> str:
+    """The name that an expression is, if it is nothing but a name."""
+    text = _text(given).strip()
+    inner = text[1:-1].replace("``", "")
+    quoted = text[:1] == text[-1:] == "`" and inner and "`" not in inner
+    return text[1:-1].replace("``", "`") if quoted else text
 
 
 def _arrow(frame: DataFrame) -> pa.Schema:

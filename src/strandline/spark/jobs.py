@@ -14,6 +14,7 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from strandline.spark import worker
 from strandline.spark.instruction import decode_answer
 from strandline.spark.relay import unwrapped
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ANSWERS = StructType([StructField("answer", BinaryType())])
 """Not as text, which Spark would have to parse for every job."""
+_UNNAMEABLE = frozenset(".`")
 _LOCAL = re.compile(r"local\[(\d+)")
 _SLOTS = 8
 """What is taken for granted where a session does not say how much it can do at once."""
@@ -52,7 +54,13 @@ class Jobs:
 
     def over(self, frame: DataFrame, task: Callable[..., object], *told: object) -> list[Answer]:
         """One job over the rows of a frame: each task runs `task(*told, batches)`."""
-        return self._answers(frame.mapInArrow(closure(task, told), ANSWERS))
+        names = frame.columns
+        if _UNNAMEABLE.isdisjoint("".join(names)):
+            return self._answers(frame.mapInArrow(closure(task, told), ANSWERS))
+        # Spark would take these names for expressions, so columns travel under others.
+        plain = frame.toDF(*(f"c{at}" for at in range(len(names))))
+        named = closure(worker.under_names, (names, task, *told))
+        return self._answers(plain.mapInArrow(named, ANSWERS))
 
     def errands(self, task: Callable[..., object], site: bytes, errands: Errands) -> list[Answer]:
         """One job with one task for each errand."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from strandline.errors import BoundsError
 from strandline.handles.stage import Stage
 from strandline.model.digest import Digest, per_time
 from strandline.model.rowhash import row_base
@@ -99,6 +100,14 @@ class Load:
             hashes, self.few.column(DIFF_COLUMN).to_numpy()
         )
 
+    def check_times(self, lower: Time, upper: Time) -> None:
+        """Refuse rows in parts that are not in `[lower, upper)`; few rows are checked later."""
+        for time in self.digests:
+            if not lower <= time < upper:
+                raise BoundsError(
+                    f"the rows have {TIME_COLUMN} {time}, which is not in [{lower}, {upper})"
+                )
+
     def put_few(self, bench: Bench, *, untimed: bool) -> None:
         """Few rows beside parts become a part too: an append is inline or in parts, not both."""
         if self.few is None:
@@ -144,14 +153,16 @@ class Effort:
     started_ms: int
 
 
-def landed(desk: Desk, load: Load, outcome: Appended | None, rows: int, effort: Effort) -> Landed:
+def landed(
+    desk: Desk, schema: Schema, load: Load, outcome: Appended | None, rows: int, effort: Effort
+) -> Landed:
     """The answer to a call whose rows have been appended, or said nothing new."""
-    state = desk.shard.machine.state
-    updates, digest = load.total(state.schema)
+    # By the schema of the rows: the table's may have changed since they were appended.
+    updates, digest = load.total(schema)
     counts = load.counts
     return Landed(
         time=None if outcome is None else outcome.upper.last(),
-        upper=state.upper if outcome is None else outcome.upper,
+        upper=desk.shard.machine.state.upper if outcome is None else outcome.upper,
         rows=rows,
         upserted=counts.upserted,
         deleted=counts.deleted,

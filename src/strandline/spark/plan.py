@@ -43,18 +43,20 @@ class Gathered:
     rows: pa.Table | None
     places: U64
     staged: tuple[Staged, ...] = ()
+    version: int | None = None
+    """Of the schema under which tasks took it in; `None` if it is keys alone."""
 
     @classmethod
     def of(cls, tables: Sequence[pa.Table], staged: Iterable[Staged], schema: Schema) -> Gathered:
         some = [table for table in tables if table.num_rows]
         if not some:
-            return cls(None, np.zeros(0, np.uint64), tuple(staged))
+            return cls(None, np.zeros(0, np.uint64), tuple(staged), schema.version)
         rows = pa.concat_tables(some).combine_chunks()
         places = places_of(rows, schema)
         if places is None:
             places = np.zeros(rows.num_rows, np.uint64)
         order = np.argsort(places, kind="stable")
-        return cls(rows.take(pa.array(order)), places[order], tuple(staged))
+        return cls(rows.take(pa.array(order)), places[order], tuple(staged), schema.version)
 
     @classmethod
     def from_answers(cls, answers: Iterable[Answer], schema: Schema) -> Gathered:

@@ -49,6 +49,14 @@ if TYPE_CHECKING:
 
 TASK_BYTES = 64 * 1024 * 1024
 """What one task of ours reads, where Spark's reader can't be used."""
+_READ_OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+"""What a session may have set otherwise: then rows would be left out, or be other rows. Pages are
+verified as everywhere else; Spark does not by default."""
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -101,7 +109,8 @@ class Scan:
             layout = self._layout
             if is_cut:
                 layout = StructType([*layout.fields, StructField(TIME_COLUMN, LongType())])
-            frame = self._spark.read.schema(layout).parquet(*(f"{folder}/{key}" for key in keys))
+            read = self._spark.read.schema(layout).options(**_READ_OPTIONS)
+            frame = read.parquet(*(f"{folder}/{key}" for key in keys))
             if is_cut:
                 frame = frame.where(col(TIME_COLUMN) <= lit(self._time)).drop(TIME_COLUMN)
             frames.append(frame)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from strandline.handles.write import Appended
     from strandline.model.frontier import Time
+    from strandline.model.schema import Schema
     from strandline.shard.state import State
     from strandline.spark.desk import Desk, Stand
     from strandline.spark.jobs import Jobs
@@ -45,6 +46,10 @@ class _Came:
     rows: int
     stored: tuple[str, ...]
 
+    @property
+    def schema(self) -> Schema:
+        return self.stand.bench.ground.schema
+
 
 def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed:
     """Upsert at the next time, whichever that is by then."""
@@ -57,7 +62,7 @@ def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed
             load, outcome = _resolve(desk, jobs, came, None)
             if not isinstance(outcome, UpperMismatch):
                 effort = Effort(jobs.count, attempts, started)
-                return landed(desk, load, outcome, came.rows, effort)
+                return landed(desk, came.schema, load, outcome, came.rows, effort)
             desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
             desk.writable()
     finally:
@@ -80,7 +85,8 @@ def upsert_at(
         desk.discard(staged.key for staged in came.gathered.staged)
     if isinstance(outcome, UpperMismatch):
         return outcome
-    return landed(desk, load, outcome, came.rows, Effort(jobs.count, 1, started))
+    effort = Effort(jobs.count, 1, started)
+    return landed(desk, came.schema, load, outcome, came.rows, effort)
 
 
 def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed: bool) -> _Came:
@@ -110,11 +116,12 @@ def _resolve(
         if upper.time != lower:
             return Load.of(()), UpperMismatch(upper)
         load = _differences(desk, jobs, came, view.state, timed=timed)
+    load.check_times(lower, end)
     writer, bench = came.stand.writer, came.stand.bench
     if not load.parts:
         if load.few is None and not timed:
             return load, None
-        few = bench.ground.schema.updates().empty_table() if load.few is None else load.few
+        few = came.schema.updates().empty_table() if load.few is None else load.few
         return load, writer.compare_and_append(few, lower=lower, upper=end)
     load.put_few(bench, untimed=not timed)
     outcome = load.commit(desk, came.stand, (lower, end), restamp=False)

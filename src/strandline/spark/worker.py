@@ -35,7 +35,7 @@ from strandline.store.locate import open_blob
 from strandline.system import SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from strandline.reading.descriptor import PartDescriptor
     from strandline.spark.instruction import Answer
@@ -151,6 +151,14 @@ def read_works(
             for rows in snapshot_rows(decode_work(encoded), fetch):
                 named = rows.select(list(bench.ground.schema.names))
                 yield from for_spark(named).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def under_names(
+    names: Sequence[str], task: Callable[..., Iterator[pa.RecordBatch]], *told: object
+) -> Iterator[pa.RecordBatch]:
+    """Another task, whose batches have other names on their way; they are the last of `told`."""
+    *others, batches = told
+    yield from task(*others, (batch.rename_columns(list(names)) for batch in batches))  # type: ignore[attr-defined]
 
 
 def merge_units(
