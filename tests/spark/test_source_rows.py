@@ -61,7 +61,7 @@ def pieces(shard, bounds, columns=None):
 
 def fetcher(shard):
     blob = shard.machine.env.blob
-    return lambda wanted: extract(wanted, read_object(blob, wanted))
+    return lambda wanted, lo, hi: extract(wanted, read_object(blob, wanted))
 
 
 def in_order(table):

@@ -35,8 +35,12 @@ def extract(wanted: PartDescriptor, encoded: bytes) -> pa.Table:
 
     `encoded` is the part's object; inline rows come with the descriptor.
     """
-    found = _within(wanted, _decoded(wanted, encoded))
-    found = wanted.filter.apply(found)
+    return cut(wanted, _decoded(wanted, encoded))
+
+
+def cut(wanted: PartDescriptor, updates: pa.Table) -> pa.Table:
+    """The same out of updates that were decoded already, all of the piece's or some."""
+    found = wanted.filter.apply(_within(wanted, updates))
     names = wanted.schema.names if wanted.columns is None else wanted.columns
     own = [TIME_COLUMN] if wanted.as_of is None else []
     own += [] if is_clean(wanted) else [DIFF_COLUMN]

@@ -34,6 +34,7 @@ source         shell  the data source `strandline`: which class serves which use
 source_cast    shell  rows exactly as Spark expects them from a reader
 source_commit  shell  commits what the tasks of a write have staged
 source_delete  pure   which incoming rows are deletions: the option deleteWhen
+source_fetch   shell  fetches what a task of a read asks for: whole pieces, or some row groups
 source_options pure   the options of the data source, parsed and checked for every use
 source_plan    pure   how a read is divided into tasks
 source_read    shell  batch reads: snapshots and changes

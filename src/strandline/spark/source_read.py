@@ -19,6 +19,7 @@ from strandline.reading.listing import check_since, newest_time
 from strandline.reading.request import Bounds, Request
 from strandline.reading.view import described, pinned_view, time_at
 from strandline.spark.source_cast import arrow_of, as_spark
+from strandline.spark.source_fetch import fetch_held
 from strandline.spark.source_plan import Way, Work, plan_changes, plan_snapshot
 from strandline.spark.source_rows import (
     CHANGE_COLUMNS,
@@ -29,7 +30,6 @@ from strandline.spark.source_rows import (
 )
 from strandline.spark.source_store import (
     check_settled,
-    fetch_held,
     instants_of,
     last_version,
     planning,

@@ -1,6 +1,7 @@
 """What one task of a read gives: rows of a snapshot, or changes. Pure, but for `fetch`.
 
-`fetch` brings the rows of a piece as `reading.extract` describes them. Snapshots come piece by
+`fetch` brings the rows of a piece as `reading.extract` describes them, at least those that lie at
+the places from one to another, both inclusive. Snapshots come piece by
 piece where nothing has to be added up, so that a task holds one piece at a time.
 """
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.model.valuehash import I64, Mask
     from strandline.reading.descriptor import PartDescriptor
 
-    Fetch = Callable[[PartDescriptor], pa.Table]
+    Fetch = Callable[[PartDescriptor, int, int], pa.Table]
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -47,7 +48,7 @@ def snapshot_rows(work: Work, fetch: Fetch) -> Iterator[pa.Table]:
     """The rows of a task of `plan_snapshot`, each as often as it occurs."""
     if work.way is Way.ROWS:
         for each in work.pieces:
-            yield _alone(fetch(each))
+            yield _alone(fetch(each, 0, PLACE_MAX))
     elif work.way is Way.RANGE:
         yield _range_rows(work, fetch)
     else:
@@ -58,10 +59,12 @@ def change_updates(work: Work, fetch: Fetch) -> Iterator[pa.Table]:
     """The updates of a task of `plan_changes`, with `_time` and `_diff`, consolidated."""
     if work.way is Way.ROWS:
         for each in work.pieces:
-            yield fetch(each)
+            yield fetch(each, 0, PLACE_MAX)
     else:
         yield consolidate(
-            pa.concat_tables(_within(each, fetch(each), work) for each in work.pieces)
+            pa.concat_tables(
+                _within(each, fetch(each, work.lo, work.hi), work) for each in work.pieces
+            )
         )
 
 
@@ -132,7 +135,7 @@ def _range_rows(work: Work, fetch: Fetch) -> pa.Table:
     clean: list[pa.Table] = []
     tail: list[pa.Table] = []
     for each in work.pieces:
-        found = _within(each, fetch(each), work)
+        found = _within(each, fetch(each, work.lo, work.hi), work)
         if only_inserts(each):
             clean.append(_alone(found))
         else:
@@ -144,11 +147,11 @@ def _range_rows(work: Work, fetch: Fetch) -> pa.Table:
 
 
 def _keyless_rows(work: Work, fetch: Fetch) -> Iterator[pa.Table]:
-    settled = consolidate(pa.concat_tables(fetch(each) for each in work.against))
+    settled = consolidate(pa.concat_tables(fetch(each, 0, PLACE_MAX) for each in work.against))
     negative = settled.filter(pc.less(settled.column(DIFF_COLUMN), 0))
     touched: list[pa.Table] = []
     for each in work.pieces:
-        rest, hit = divide(_alone(fetch(each)), negative, ())
+        rest, hit = divide(_alone(fetch(each, 0, PLACE_MAX)), negative, ())
         if work.way is Way.UNTOUCHED:
             yield rest
         elif hit.num_rows:

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strandline.errors import BoundsError, CorruptionError, LeaseLostError
+from strandline.errors import BoundsError, CorruptionError
 from strandline.handles.write import Writer
-from strandline.parts.part import Part
-from strandline.reading.extract import extract
 from strandline.shard import command as c
 from strandline.shard.holds import ReadHolds
 from strandline.shard.lease import ReadLease, WriteLease
@@ -30,14 +28,11 @@ from strandline.spark.source_rows import Instants
 from strandline.store.locate import open_blob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
+    from collections.abc import Iterator
 
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
     from strandline.model.frontier import Time
-    from strandline.reading.descriptor import PartDescriptor
     from strandline.reading.view import View
     from strandline.shard.machine import Machine
     from strandline.shard.state import Moment, State
@@ -159,44 +154,6 @@ def task_blob(store_url: str) -> Blob:
 
 # Open folders are closed while there still is an interpreter to do it.
 atexit.register(task_blob.cache_clear)
-
-
-def fetch_held(blob: Blob, lease_ms: int) -> Callable[[PartDescriptor], pa.Table]:
-    """Fetches pieces that a scan holds for a term."""
-
-    def fetch(wanted: PartDescriptor) -> pa.Table:
-        return extract(wanted, _object(blob, wanted, _term_over(wanted, lease_ms)))
-
-    return fetch
-
-
-def fetch_streamed(blob: Blob) -> Callable[[PartDescriptor], pa.Table]:
-    """Fetches pieces that the reader of a stream holds for as long as it lives."""
-
-    def fetch(wanted: PartDescriptor) -> pa.Table:
-        missing = CorruptionError(
-            f"{wanted} is missing, so the batch fails and the offset stays: the stream lost its "
-            "lease and can be started again, or somebody deleted the part; run `strandline fsck`"
-        )
-        return extract(wanted, _object(blob, wanted, missing))
-
-    return fetch
-
-
-def _term_over(wanted: PartDescriptor, lease_ms: int) -> LeaseLostError:
-    return LeaseLostError(
-        f"lease lost: {wanted} was deleted after the scan's hold of {lease_ms} ms had ended; read "
-        "again, with a longer option('leaseMs', …) or with table.df(spark), which renews its hold"
-    )
-
-
-def _object(blob: Blob, wanted: PartDescriptor, missing: Exception) -> bytes:
-    if not isinstance(wanted.piece, Part):
-        return b""
-    encoded = blob.get(wanted.piece.key)
-    if encoded is None:
-        raise missing
-    return encoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from strandline.reading.listing import check_since
 from strandline.reading.request import Bounds, Request
 from strandline.reading.view import described, pinned_view
 from strandline.spark.source_cast import arrow_of, as_spark
+from strandline.spark.source_fetch import fetch_streamed
 from strandline.spark.source_plan import admit, plan_changes, plan_snapshot
 from strandline.spark.source_read import BATCH_ROWS, Piecework, checked_columns
 from strandline.spark.source_rows import (
@@ -40,7 +41,6 @@ from strandline.spark.source_rows import (
     stamped,
 )
 from strandline.spark.source_store import (
-    fetch_streamed,
     instants_of,
     last_version,
     open_store,
