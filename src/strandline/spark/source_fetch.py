@@ -41,6 +41,18 @@ def fetch_held(blob: Blob, lease_ms: int) -> Fetch:
     return lambda wanted, lo, hi: _fetched(blob, wanted, (lo, hi), missing)
 
 
+def fetch_kept(blob: Blob) -> Fetch:
+    """Fetches pieces that an open table keeps for its DataFrames."""
+
+    def missing(wanted: PartDescriptor) -> StrandlineError:
+        return LeaseLostError(
+            f"lease lost: {wanted} was deleted, because the table that made this DataFrame was "
+            "closed; open it and call df() again"
+        )
+
+    return lambda wanted, lo, hi: _fetched(blob, wanted, (lo, hi), missing)
+
+
 def fetch_streamed(blob: Blob) -> Fetch:
     """Fetches pieces that the reader of a stream holds for as long as it lives."""
 

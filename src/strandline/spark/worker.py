@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from strandline.config import cache_folder
 from strandline.errors import LeaseLostError, NotFoundError, StrandlineError
-from strandline.reading.extract import extract
-from strandline.reading.fetch import read_object
 from strandline.spark import perform
 from strandline.spark.arrowtypes import for_spark
 from strandline.spark.blocks import Blocks
@@ -30,6 +28,7 @@ from strandline.spark.put import Bench
 from strandline.spark.relay import wrapped
 from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import returnable
+from strandline.spark.source_fetch import fetch_kept
 from strandline.spark.source_rows import snapshot_rows
 from strandline.store.locate import open_blob
 from strandline.system import SystemRandom, SystemTasks
@@ -136,9 +135,10 @@ def read_works(
     """Each row is the number of a piece of the object `key`, which says what to read."""
     with _told():
         bench = _bench(site)
+        once = fetch_kept(bench.blob)
 
-        def fetch(wanted: PartDescriptor) -> pa.Table:
-            return extract(wanted, bench.patient(lambda: read_object(bench.blob, wanted)))
+        def fetch(wanted: PartDescriptor, lo: int, hi: int) -> pa.Table:
+            return bench.patient(lambda: once(wanted, lo, hi))
 
         for task in _tasks(batches):
             start = ends[task - 1] if task else 0
