@@ -85,13 +85,22 @@ def test_a_frame_equals_the_snapshot_at_every_time(
         assert content(table.df(spark, time)) == expected(store, time)
 
 
+def test_changes_of_an_interval_come_with_their_times(spark: SparkSession, store: Store) -> None:
+    table = filled(store, ("id",))
+    found = table.changes(2, 5, spark=spark).toArrow()
+    per_time = Counter(zip(found["_time"].to_pylist(), found["_diff"].to_pylist(), strict=True))
+    assert per_time == {(2, -1): 5, (2, 1): 5, (3, -1): 3, (4, 1): 3}
+    assert table.changes(0, spark=spark).count() == 5000 + 10 + 6 + 2009 + 1
+    with pytest.raises(BoundsError, match="settled up to"):
+        table.changes(2, 99, spark=spark)
+
+
 def test_it_is_sparks_own_scan_with_statistics_and_pruned_columns(
     spark: SparkSession, store: Store
 ) -> None:
     table = filled(store, ("id",))
     store.shard("orders").retain("1 versions")
     store.shard("orders").compact(full=True)
-    plan = table.df(spark).select("score").where("score > 3")._show_string  # noqa: F841
     frame = table.df(spark).select("score").where("score > 3")
     assert set(frame.inputFiles()) != set()
     assert frame.count() == sum(n for row, n in expected(store).items() if row[2] > 3)

@@ -68,8 +68,7 @@ class SparkEngine:
         return _written(shard, table.upsert_as(rows, meaning, lower=lower, upper=upper))
 
     def read(self, shard: str, as_of: Time) -> DataFrame:
-        with self.table(shard).shard.snapshot(as_of) as snapshot:
-            return self._frame(snapshot.to_arrow())
+        return self.table(shard).df(self._spark, as_of)
 
     def changes(self, shard: str, start: Time, end: Time) -> DataFrame:
         at = self.table(shard).shard

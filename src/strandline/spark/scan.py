@@ -35,7 +35,7 @@ from strandline.spark.jobs import closure
 from strandline.spark.layouts import spark_struct
 from strandline.spark.plan import Gathered, ranges
 from strandline.spark.scanplan import GLOBS, divide, encode_work, scans_natively
-from strandline.spark.source_plan import plan_snapshot
+from strandline.spark.source_plan import plan_changes, plan_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from strandline.spark.desk import Desk
     from strandline.spark.jobs import Jobs
     from strandline.spark.scanplan import Divided
+    from strandline.spark.source_plan import Work
 
 TASK_BYTES = 64 * 1024 * 1024
 """What one task of ours reads, where Spark's reader can't be used."""
@@ -92,6 +93,14 @@ class Scan:
         if retracting:
             return self._by_tasks(parts)
         return self._corrected(divided, tail, negative)
+
+    def changes(self, start: Time, end: Time) -> DataFrame:
+        """The updates of the times in `[start, end)`, with `_time` and `_diff`."""
+        machine, state = self._desk.shard.machine, self._view.state
+        request = Request.parse(None, None, state.schema)
+        parts = described(machine, state, request, Bounds(after=start, upto=end)).parts
+        works = plan_changes(parts, bytes_max=TASK_BYTES)
+        return self._from_works(works, worker.change_works, self._schema.updates())
 
     # Spark's own scan.
 
@@ -158,7 +167,7 @@ class Scan:
         stand = desk.stand(self._schema)
         sent = send(errands, desk.shard.id, stand.bench.put_object)
         told = (stand.site, _encoder.encode(sent))
-        return self._from_tasks(len(sent.ends), worker.look_up_rows, told)
+        return self._from_tasks(len(sent.ends), worker.look_up_rows, told, self._layout)
 
     def _joined(self, scanned: DataFrame | None, inserted: pa.Table) -> DataFrame:
         """The scan and the rows that updates insert; they retract nothing."""
@@ -172,20 +181,22 @@ class Scan:
 
     def _by_tasks(self, parts: list[PartDescriptor]) -> DataFrame:
         works = plan_snapshot(parts, bytes_max=TASK_BYTES)
+        return self._from_works(works, worker.read_works, self._schema.arrow())
+
+    def _from_works(self, works: list[Work], task: object, columns: pa.Schema) -> DataFrame:
         if not works:
-            return self._few(self._schema.arrow().empty_table())
+            return self._few(columns.empty_table())
         stand = self._desk.stand(self._schema)
         pieces = [encode_work(work) for work in works]
         ends = np.cumsum([len(piece) for piece in pieces]).tolist()
         key = stand.bench.put_object(b"".join(pieces), "works")
-        told = (stand.site, key, ends)
-        return self._from_tasks(len(works), worker.read_works, told)
+        return self._from_tasks(len(works), task, (stand.site, key, ends), spark_struct(columns))
 
-    def _from_tasks(self, count: int, task: object, told: tuple[object, ...]) -> DataFrame:
-        if not count:
-            return self._few(self._schema.arrow().empty_table())
+    def _from_tasks(
+        self, count: int, task: object, told: tuple[object, ...], layout: StructType
+    ) -> DataFrame:
         numbers = self._spark.range(0, count, 1, numPartitions=count)
-        return numbers.mapInArrow(closure(task, told), self._layout)  # type: ignore[arg-type]
+        return numbers.mapInArrow(closure(task, told), layout)  # type: ignore[arg-type]
 
     def _few(self, rows: pa.Table) -> DataFrame:
         return self._spark.createDataFrame(for_spark(rows), spark_struct(rows.schema))

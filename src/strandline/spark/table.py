@@ -70,6 +70,20 @@ class Table:
         time = settled_time(self.name, view, as_of)
         return Scan(self._desk, session, self._jobs(session), view, time).frame()
 
+    def changes(
+        self, start: Time, end: Time | None = None, *, spark: SparkSession | None = None
+    ) -> DataFrame:
+        """Every insertion and retraction from `start` on, before `end`, by default up to now.
+
+        Rows have `_time` and `_diff`. What is read is kept as for `df`.
+        """
+        session = _session(None, spark)
+        self._desk.check_visible()
+        view = self._desk.kept_view()
+        newest = settled_time(self.name, view, None if end is None else max(start, end - 1))
+        scan = Scan(self._desk, session, self._jobs(session), view, newest)
+        return scan.changes(start, (0 if newest is None else newest + 1) if end is None else end)
+
     def append(
         self, df: DataFrame, *, lower: Time | None = None, upper: Time | None = None
     ) -> Landed | UpperMismatch:

@@ -29,7 +29,7 @@ from strandline.spark.relay import wrapped
 from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import returnable
 from strandline.spark.source_fetch import fetch_kept
-from strandline.spark.source_rows import snapshot_rows
+from strandline.spark.source_rows import change_updates, snapshot_rows
 from strandline.store.locate import open_blob
 from strandline.system import SystemRandom, SystemTasks
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from strandline.reading.descriptor import PartDescriptor
     from strandline.spark.instruction import Answer
+    from strandline.spark.source_plan import Work
+    from strandline.spark.source_rows import Fetch
     from strandline.store.blob import Blob
 
 _BATCH_ROWS = 65_536
@@ -133,6 +135,22 @@ def read_works(
     site: bytes, key: str, ends: Sequence[int], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of a piece of the object `key`, which says what to read."""
+    yield from _read_works(snapshot_rows, (site, key, ends), batches)
+
+
+def change_works(
+    site: bytes, key: str, ends: Sequence[int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The same, for updates with `_time` and `_diff`."""
+    yield from _read_works(change_updates, (site, key, ends), batches)
+
+
+def _read_works(
+    reading: Callable[[Work, Fetch], Iterator[pa.Table]],
+    told: tuple[bytes, str, Sequence[int]],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    site, key, ends = told
     with _told():
         bench = _bench(site)
         once = fetch_kept(bench.blob)
@@ -148,9 +166,13 @@ def read_works(
                     f"what a scan of {bench.ground.shard} was to read is gone: the table was "
                     "closed; open it and take a new DataFrame"
                 )
-            for rows in snapshot_rows(decode_work(encoded), fetch):
-                named = rows.select(list(bench.ground.schema.names))
-                yield from for_spark(named).to_batches(max_chunksize=_BATCH_ROWS)
+            for rows in reading(decode_work(encoded), fetch):
+                names = [
+                    name
+                    for name in bench.ground.schema.updates().names
+                    if name in rows.schema.names
+                ]
+                yield from for_spark(rows.select(names)).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def under_names(
