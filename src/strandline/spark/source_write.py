@@ -90,13 +90,18 @@ def finish(messages: list[TaskRows], batch: int | None) -> None:
 
 
 def give_up(task: Task, messages: list[TaskRows]) -> None:
-    """Delete what tasks have staged; what they did not tell goes with the writer."""
+    """End the writer, and delete the rows that its tasks have staged.
+
+    Spark also gives up when a commit failed, and then its append may have counted all the same;
+    by now others may list its parts in their chunks. So parts are left to the collector, which
+    finds those that nothing refers to once their writer is gone.
+    """
     ground = task.known_ground()
     with opened(task.options.place) as (store, shard):
-        for answer in answers_of(messages, ground.shard_id):
-            for each in (*answer.parts, *answer.staged):
-                store.env.blob.delete(each.key)
         end_term_writer(store, shard, task.term)
+        for answer in answers_of(messages, ground.shard_id):
+            for each in answer.staged:
+                store.env.blob.delete(each.key)
 
 
 def app_name(text: str) -> str:
