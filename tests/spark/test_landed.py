@@ -78,7 +78,14 @@ def test_the_answer_says_what_it_took(desk):
     load = appended(desk, table(1, 2), 0)
     outcome = load.commit(desk, stand, (0, 1), restamp=True)
     assert isinstance(outcome, Appended)
-    found = landed(desk, load, outcome, 2, Effort(1, 1, desk.env.clock.monotonic_ms()))
+    found = landed(
+        desk,
+        desk.shard.state().schema,
+        load,
+        outcome,
+        2,
+        Effort(1, 1, desk.env.clock.monotonic_ms()),
+    )
     assert (found.time, found.rows, found.updates, found.parts, found.jobs) == (0, 2, 2, 1, 1)
     assert found.digest == desk.shard.state().total
     assert found.bytes == load.parts[0].size

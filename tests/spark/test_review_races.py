@@ -10,6 +10,9 @@ from pyspark.sql.functions import col
 
 import strandline
 from strandline.errors import BoundsError, ConflictError
+from strandline.handles.stage import TIMES_MAX
+from strandline.model.digest import Digest
+from strandline.parts.part import Batch
 from strandline.shard import command as c
 from strandline.shard.command import UpperMismatch
 from strandline.spark.incoming import Meaning
@@ -117,3 +120,9 @@ def test_copies_of_a_store_whose_schemas_went_different_ways_share_no_block(spar
             store.shard("t").evolve(pa.schema([*COLUMNS, column]))
             found = store.table("t").lookup_arrow(keys, spark=spark).to_pylist()
             assert found == [{"k": 7, "v": "v7", column[0]: None}]
+
+
+def test_parts_at_more_times_than_an_append_may_have_are_refused(store):
+    digests = dict.fromkeys(range(TIMES_MAX + 1), Digest.ZERO)
+    with store.shard("t").writer() as writer, pytest.raises(BoundsError, match="several steps"):
+        writer.commit_parts(Batch(0, 10**6), digests, lower=0, upper=10**6)

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
 
 import strandline
+from strandline.errors import UsageError
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.string())])
 FAILED = (PySparkException, Py4JJavaError)
@@ -261,3 +262,48 @@ def test_no_job_runs_for_a_table_of_many_parts_before_it_is_used(spark, tmp_path
         finally:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
         assert not jobs
+
+
+KEYS = {
+    "y": (pa.binary(), lambda n: b"\x00\xff" + n.to_bytes(4, "big")),
+    "s": (pa.string(), lambda n: f"{'Aa'[n % 2]} {n} "),
+    "d": (pa.decimal128(20, 3), lambda n: decimal.Decimal(-n) / 1000),
+    "t": (pa.timestamp("us", "Europe/Paris"), lambda n: datetime(1800, 1, 1, 0, 0, n % 60, n, UTC)),
+    "n": (pa.uint64(), lambda n: 2**64 - 1 - n),
+    "b": (pa.bool_(), lambda n: n % 2 == 0),
+}
+
+
+@pytest.mark.parametrize("names", [("y", "d"), ("s", "b"), ("t",), ("n",)], ids=str)
+def test_touched_keys_of_every_type_are_corrected(spark, tmp_path, names):
+    with strandline.open(str(tmp_path / "l"), upkeep=False) as store:
+        columns = pa.schema([*((name, KEYS[name][0]) for name in names), ("v", pa.float64())])
+        shard = store.shard("t", columns, key=names)
+        big(shard, 3000, lambda n: {**{k: KEYS[k][1](n) for k in names}, "v": -0.0})
+        table = store.table("t")
+        few = table.df(spark).orderBy(names[0]).limit(7)
+        table.upsert(few.selectExpr(*names, "double('NaN') v"))
+        table.upsert(few.limit(3), deleteWhen="true")
+        assert shard.snapshot().count() == 2997
+        same(table.df(spark), shard)
+        same(table.df(spark, as_of=1), shard, 1)
+        assert table.lookup_arrow(few).num_rows == 4
+
+
+def test_a_key_with_two_rows_is_read_but_not_upserted(spark, tmp_path):
+    with strandline.open(str(tmp_path / "l"), upkeep=False) as store:
+        shard = store.shard("t", KEYED, key=("k",))
+        table = store.table("t")
+        rows = spark.createDataFrame([(1, "a"), (2, "b")], "k long, v string")
+        table.append(rows)
+        table.append(rows.where("k = 1"))
+        same(table.df(spark), shard)
+        assert table.lookup_arrow(rows).num_rows == 3
+        with pytest.raises(UsageError, match="more than one row of key 'k' = 1"):
+            table.upsert(rows)
+        with pytest.raises(UsageError, match="more than one row of key 'k' = 1"):
+            table.upsert(rows, deleteWhen="true")
+        keyless = store.table("u", KEYED)
+        keyless.append(rows)
+        with pytest.raises(UsageError, match="no key"):
+            keyless.lookup(rows.select("k"))

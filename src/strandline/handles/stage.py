@@ -72,11 +72,7 @@ class Stage:
         token = self._env.random.token()
         if not checked.digests:
             return Prepared(self._writer, token, lower, upper, None, {})
-        if len(checked.digests) > TIMES_MAX:
-            raise BoundsError(
-                f"shard {self._name}: an append may have rows at {TIMES_MAX} times, this one has "
-                f"them at {len(checked.digests)}: append it in several steps"
-            )
+        self.check_count(len(checked.digests))
         # A closed shard has no last time, so its last batch ends after its last row.
         end = max(checked.digests) + 1 if upper.time is None else upper.time
         batch = self._inline(checked, state, Batch(lower, end, epoch=epoch))
@@ -88,6 +84,14 @@ class Stage:
             listed = () if chunks else tuple(parts)
             batch = Batch(lower, end, parts=listed, chunks=chunks, epoch=epoch)
         return Prepared(self._writer, token, lower, upper, batch, checked.digests, objects)
+
+    def check_count(self, times: int) -> None:
+        """Refuse an append that has rows at more times than one record should list."""
+        if times > TIMES_MAX:
+            raise BoundsError(
+                f"shard {self._name}: an append may have rows at {TIMES_MAX} times, this one has "
+                f"them at {times}: append it in several steps"
+            )
 
     def put_chunks(
         self, parts: Sequence[Part], state: State

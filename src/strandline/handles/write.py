@@ -261,6 +261,7 @@ class Writer:
         """
         through = _Through(txn=None if txn is None else valid_txn(txn))
         begin, end = check_interval(lower, upper)
+        self._stage.check_count(len(digests))
         state = self._machine.state
         own = f"{state.id}/{self.id}/"
         for key in batch.object_keys():

@@ -126,7 +126,9 @@ def castable(have: pa.DataType, want: pa.DataType) -> bool:
         return bool(is_.is_floating(have) and have.bit_width <= want.bit_width)
     if is_.is_timestamp(want):
         return bool(is_.is_timestamp(have) and (have.tz is None) == (want.tz is None))
-    return any(family(have) and family(want) for family in _FAMILIES)
+    # Spark, for one, has no other type for whole numbers of 64 bits without a sign.
+    whole = is_.is_decimal(have) and have.scale == 0 and is_.is_integer(want)
+    return whole or any(family(have) and family(want) for family in _FAMILIES)
 
 
 def _castable_nested(have: pa.DataType, want: pa.DataType) -> bool:

@@ -23,7 +23,6 @@ from strandline.spark.instruction import encode_ground, make_ground
 from strandline.spark.source_commit import Job, commit_append, commit_upsert
 from strandline.spark.source_stage import Task, answers_of, digest_of, staged
 from strandline.spark.source_store import end_term_writer, opened, term_writer, term_writer_of
-from strandline.upkeep.garbage import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,23 +88,18 @@ def finish(messages: list[TaskRows], batch: int | None) -> None:
 
 
 def give_up(task: Task, messages: list[TaskRows]) -> None:
-    """End the writer, and delete what its tasks have staged, if that is certain to be nobody's.
+    """End the writer, and delete the rows that its tasks have staged.
 
-    Spark also gives up when a commit failed, and then its append may have counted all the same.
+    Spark also gives up when a commit failed, and then its append may have counted all the same;
+    by now others may list its parts in their chunks. So parts are left to the collector, which
+    finds those that nothing refers to once their writer is gone.
     """
     ground = task.known_ground()
-    answers = answers_of(messages, ground.shard_id)
     with opened(task.options.place) as (store, shard):
         end_term_writer(store, shard, task.term)
-        state = shard.state()
-        own = f"{ground.shard_id}/{task.term.writer}/"
-        garbage = {key for entry in state.garbage for key in entry.keys}
-        counted = any(key.startswith(own) for key in named(state) | garbage)
-        for answer in answers:
-            keys = [each.key for each in answer.staged]
-            keys += [] if counted else [each.key for each in answer.parts]
-            for key in keys:
-                store.env.blob.delete(key)
+        for answer in answers_of(messages, ground.shard_id):
+            for each in answer.staged:
+                store.env.blob.delete(each.key)
 
 
 def app_name(text: str) -> str:
