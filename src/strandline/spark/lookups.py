@@ -26,7 +26,7 @@ from strandline.spark.errands import send
 from strandline.spark.incoming import to_look_up
 from strandline.spark.instruction import Answer, Errand
 from strandline.spark.plan import Gathered, everywhere, ranges
-from strandline.spark.schedule import RETURNED_BYTES
+from strandline.spark.schedule import RETURNED_BYTES, RETURNED_TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +101,10 @@ def _by_range(
     if not came or time is None:
         return []
     there = desk.stored(view.state, time, came)
-    errands = [
-        Errand(tuple(work), time, inline_max=RETURNED_BYTES)
-        for work in ranges(came, there, jobs.slots)
-    ]
+    works = ranges(came, there, jobs.slots)
+    # All tasks together return no more than the driver takes, however many there are.
+    most = min(RETURNED_BYTES, RETURNED_TASKS * RETURNED_BYTES // max(1, len(works)))
+    errands = [Errand(tuple(work), time, inline_max=most) for work in works]
     return _sent(desk, jobs, view.state.schema, errands)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from strandline.handles.shard import Shard
     from strandline.model.frontier import Time
+    from strandline.reading.view import View
     from strandline.shard.command import UpperMismatch
     from strandline.spark.desk import Desk
     from strandline.spark.incoming import Expression
@@ -66,7 +67,7 @@ class Table:
         """
         session = _session(None, spark)
         self._desk.check_visible()
-        view = self._desk.kept_view()
+        view = self._kept(as_of)
         time = settled_time(self.name, view, as_of)
         return Scan(self._desk, session, self._jobs(session), view, time).frame()
 
@@ -79,8 +80,9 @@ class Table:
         """
         session = _session(None, spark)
         self._desk.check_visible()
-        view = self._desk.kept_view()
-        newest = settled_time(self.name, view, None if end is None else max(start, end - 1))
+        last = None if end is None else max(start, end - 1)
+        view = self._kept(last)
+        newest = settled_time(self.name, view, last)
         scan = Scan(self._desk, session, self._jobs(session), view, newest)
         return scan.changes(start, (0 if newest is None else newest + 1) if end is None else end)
 
@@ -177,6 +179,12 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
+
+    def _kept(self, as_of: Time | None) -> View:
+        """What is read stays; nothing is kept for a time that can't be read."""
+        with self._desk.view() as view:
+            settled_time(self.name, view, as_of)
+        return self._desk.kept_view()
 
     def _jobs(self, spark: SparkSession) -> Jobs:
         return Jobs(spark, self._desk.shard.id, self._slots)
