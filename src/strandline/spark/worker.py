@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from strandline.reading.descriptor import PartDescriptor
-    from strandline.spark.instruction import Answer
+    from strandline.spark.instruction import Answer, Errand
     from strandline.spark.source_plan import Work
     from strandline.spark.source_rows import Fetch
     from strandline.store.blob import Blob
@@ -76,9 +76,7 @@ def upsert_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of an errand; one for each task."""
     with _told():
-        bench, blocks = _bench(site), _blocks(_sites.decode(site))
-        for task in _tasks(batches):
-            errand = _errands.decode(errands).of(task, bench.get_range)
+        for bench, blocks, errand in _each(site, errands, batches):
             yield _answer(bench, perform.upsert(bench, blocks, errand))
 
 
@@ -87,9 +85,7 @@ def lookup_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """The same, for the rows of keys."""
     with _told():
-        bench, blocks = _bench(site), _blocks(_sites.decode(site))
-        for task in _tasks(batches):
-            errand = _errands.decode(errands).of(task, bench.get_range)
+        for bench, blocks, errand in _each(site, errands, batches):
             yield _answer(bench, perform.lookup(bench, blocks, errand))
 
 
@@ -124,9 +120,7 @@ def look_up_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of an errand; the live rows of its keys come out."""
     with _told():
-        bench, blocks = _bench(site), _blocks(_sites.decode(site))
-        for task in _tasks(batches):
-            errand = _errands.decode(errands).of(task, bench.get_range)
+        for bench, blocks, errand in _each(site, errands, batches):
             for rows in perform.found_rows(bench, blocks, errand):
                 yield from for_spark(rows).to_batches(max_chunksize=_BATCH_ROWS)
 
@@ -212,6 +206,15 @@ def _partition() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
+
+
+def _each(
+    site: bytes, errands: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[Bench, Blocks, Errand]]:
+    """The errands whose numbers come in, and what they are carried out with."""
+    bench, blocks = _bench(site), _blocks(_sites.decode(site))
+    for task in _tasks(batches):
+        yield bench, blocks, _errands.decode(errands).of(task, bench.get_range)
 
 
 def _tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -14,6 +14,9 @@ from strandline.testing.roles import opened, repeat
 from strandline.testing.workload import Client
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline.handles.shard import Shard
     from strandline.reading.subscribe import Subscription, Worker
     from strandline.testing.history import Stream
     from strandline.testing.roles import Role
@@ -25,23 +28,37 @@ _POLL_MS = 500
 def subscriber(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
     """Subscribes at all sorts of times, consumes at its own pace, and leaves when it likes."""
 
+    def subscribe(client: Client, shard: Shard, as_of: int, upper: int) -> None:
+        process = client.process
+        snapshot = process.random.random() < 0.6
+        until = as_of + process.random.randrange(8) if process.random.random() < 0.4 else None
+        last = not process.running()
+        if last:
+            until = upper
+        with shard.subscribe(as_of, until=until, snapshot=snapshot) as subscription:
+            stream = client.stream(shard, as_of, snapshot=snapshot, until=until)
+            _follow(client, subscription, stream, to_the_end=last)
+
+    return _again_and_again(name, key, pause_ms, subscribe)
+
+
+def _again_and_again(
+    name: str,
+    key: tuple[str, ...],
+    pause_ms: float,
+    subscribe: Callable[[Client, Shard, int, int], None],
+) -> Role:
+    """A role that subscribes at some time that can be read, given with the upper, and again."""
+
     def run(process: Host) -> None:
         client = Client(process)
         shard = opened(process, name, key)
 
         def step() -> None:
             upper, since = client.look(shard, "upper"), client.look(shard, "since")
-            if not upper or upper == CLOSED:
-                return
-            as_of = process.random.randrange(min(since, upper - 1), upper)
-            snapshot = process.random.random() < 0.6
-            until = as_of + process.random.randrange(8) if process.random.random() < 0.4 else None
-            last = not process.running()
-            if last:
-                until = upper
-            with shard.subscribe(as_of, until=until, snapshot=snapshot) as subscription:
-                stream = client.stream(shard, as_of, snapshot=snapshot, until=until)
-                _follow(client, subscription, stream, to_the_end=last)
+            if upper and upper != CLOSED:
+                as_of = process.random.randrange(min(since, upper - 1), upper)
+                subscribe(client, shard, as_of, upper)
 
         repeat(process, step, pause_ms=pause_ms)
 
@@ -114,24 +131,14 @@ def _stays_frozen(client: Client, subscription: Subscription) -> None:
 def crew(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
     """A subscription whose parts two workers fetch by themselves, and which stop one by one."""
 
-    def run(process: Host) -> None:
-        client = Client(process)
-        shard = opened(process, name, key)
+    def subscribe(client: Client, shard: Shard, as_of: int, upper: int) -> None:
+        last = not client.process.running()
+        until = upper if last else upper + 5
+        with shard.subscribe(as_of, until=until, workers=2) as subscription:
+            stream = client.stream(shard, subscription.as_of, snapshot=True, until=until)
+            _work_together(client, subscription, stream, to_the_end=last)
 
-        def step() -> None:
-            upper, since = client.look(shard, "upper"), client.look(shard, "since")
-            if not upper or upper == CLOSED:
-                return
-            as_of = process.random.randrange(min(since, upper - 1), upper)
-            last = not process.running()
-            until = upper if last else upper + 5
-            with shard.subscribe(as_of, until=until, workers=2) as subscription:
-                stream = client.stream(shard, subscription.as_of, snapshot=True, until=until)
-                _work_together(client, subscription, stream, to_the_end=last)
-
-        repeat(process, step, pause_ms=pause_ms)
-
-    return run
+    return _again_and_again(name, key, pause_ms, subscribe)
 
 
 def _work_together(
