@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import strandline
 from strandline.spark import session
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from strandline import Store
     from strandline.spark import Table
 
 SCHEMA = pa.schema(
@@ -157,7 +157,7 @@ def read_plain(spark: SparkSession, *paths: Path) -> DataFrame:
 # Tables.
 
 
-def load(spark: SparkSession, store: strandline.Store, name: str, plain: Path) -> Table:
+def load(spark: SparkSession, store: Store, name: str, plain: Path) -> Table:
     """A table with the rows of plain Parquet files, appended by Spark and compacted."""
     shard = store.shard(name, schema=SCHEMA, key=["id"])
     shard.retain("1 version")

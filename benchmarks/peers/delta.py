@@ -11,10 +11,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
+Answer = dict[str, float]
 LAYOUT = "id bigint, customer bigint, amount double, name string, placed bigint"
 
 
@@ -62,9 +62,7 @@ def counts(spark: SparkSession, table: str) -> dict[str, int]:
     return {name: int(metrics.get(metric, 0)) for name, metric in wanted.items()}
 
 
-def answer(
-    spark: SparkSession, request: dict[str, str], folder: str, number: int
-) -> dict[str, Any]:
+def answer(spark: SparkSession, request: dict[str, str], folder: str, number: int) -> Answer:
     table = f"{folder}/{request['table']}"
     group = f"request-{number}"
     spark.sparkContext.setJobGroup(group, group)
