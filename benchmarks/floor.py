@@ -1,7 +1,7 @@
 """What the smallest transaction costs: ten rows, from a DataFrame to committed.
 
-Upserts of ten rows into a small table and into a larger one, beside Delta's MERGE of the same rows,
-and an append of ten rows. How many Spark jobs each took is counted by Spark.
+Upserts of ten rows from a file and from the driver, and an append, beside Delta's MERGE of the
+same file. How many Spark jobs each took is counted by Spark.
 
     make bench NAME=floor
 """

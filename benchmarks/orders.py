@@ -91,10 +91,11 @@ def say(text: str) -> None:
 # Rows.
 
 
-def write_orders(spark: SparkSession, count: int, folder: Path) -> Path:
-    """Orders 0, 1, 2 … as plain Parquet, in files of ordinary size."""
+def write_orders(spark: SparkSession, count: int, folder: Path, files: int | None = None) -> Path:
+    """Orders 0, 1, 2 … as plain Parquet; unless told otherwise in files of ordinary size."""
     say(f"writing {count:,} rows as plain Parquet")
-    files = max(1, -(-count // _FILE_ROWS))
+    if files is None:
+        files = max(1, -(-count // _FILE_ROWS))
     spark.range(0, count, 1, numPartitions=files).selectExpr(
         "id",
         "pmod(xxhash64(id, 1), 100000) as customer",

@@ -9,6 +9,7 @@ row to the end of a query that takes all there is (`availableNow`).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orders import (
@@ -20,6 +21,7 @@ from orders import (
     seconds,
     spark_session,
     workspace,
+    write_orders,
 )
 from report import Point, finish, show
 
@@ -27,22 +29,9 @@ import strandline
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
-
-
-def write_files(spark: SparkSession, rows: int, files: int, folder: Path) -> Path:
-    say(f"writing {rows:,} rows as {files} Parquet files")
-    spark.range(0, rows, 1, numPartitions=files).selectExpr(
-        "id",
-        "pmod(xxhash64(id, 1), 100000) as customer",
-        "pmod(xxhash64(id, 2), 100000000) / 100000.0D as amount",
-        "concat('c', pmod(xxhash64(id, 1), 5000)) as name",
-        "pmod(xxhash64(id, 3), 1099511627776) as placed",
-    ).write.parquet(str(folder))
-    return folder
 
 
 class Round:
@@ -69,13 +58,16 @@ class Round:
 
     def read_ours(self) -> float:
         reader = self._spark.readStream.format("strandline").option("table", "orders")
-        # About as many rows as the file source takes at once.
+        # The rows of one micro-batch that was written; a version is never divided.
         reader = reader.option("maxRowsPerTrigger", str(self._each))
         frame = reader.load(self._lake)
         return self._run("read-ours", frame.writeStream.format("noop"))
 
     def read_files(self) -> float:
-        frame = self._arriving(self._files, self._options.cores * self._options.batch_files)
+        # As many micro-batches as it was written in.
+        written = len(list(Path(self._files).glob("*.parquet")))
+        batches = -(-self._options.files // self._options.batch_files)
+        frame = self._arriving(self._files, -(-written // batches))
         return self._run("read-files", frame.writeStream.format("noop"))
 
     @property
@@ -117,7 +109,7 @@ def main() -> None:
     names = ("write_ours", "write_files", "read_ours", "read_files")
     times: dict[str, list[float]] = {name: [] for name in names}
     with workspace() as folder, spark_session(options) as spark:
-        source = write_files(spark, options.rows, options.files, folder / "source")
+        source = write_orders(spark, options.rows, folder / "source", options.files)
         # The first round warms up.
         for number in range(options.repeat + 1):
             turn = Round(spark, options, folder / f"round-{number}")
@@ -131,7 +123,7 @@ def main() -> None:
                 for name in names:
                     times[name].append(found[name])
     rates = {name: options.rows / median(found) for name, found in times.items()}
-    batches = options.files // options.batch_files
+    batches = -(-options.files // options.batch_files)
     show(
         f"rows a second, {options.rows:,} rows in {batches} micro-batches",
         ["", "ours", "Spark's files"],
