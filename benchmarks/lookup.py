@@ -1,9 +1,10 @@
 """How long it takes to find the rows of some keys, cold and warm, beside a join and the limit.
 
 `table.lookup` of 100 to 10,000 random keys in a compacted table, until its rows are here. Cold: no
-block of any part is cached. Warm: all are, and the keys are new ones each time. Beside it: Spark's
-broadcast join of the same keys with the same rows in plain Parquet, in the same session; and as the
-limit, Polars and DuckDB on those Parquet files in one process, without Spark.
+block of any part is cached, though the operating system may still hold the parts themselves. Warm:
+all are, and the keys are new ones each time. Beside it: Spark's broadcast join of the same keys
+with the same rows in plain Parquet, in the same session; and as the limit, Polars and DuckDB on
+those Parquet files in one process, without Spark.
 
     make bench NAME=lookup
 """
@@ -72,35 +73,39 @@ class Keys:
 def measure(spark: SparkSession, options: argparse.Namespace, folder: Path) -> list[Row]:
     plain = write_orders(spark, options.large, folder / "plain")
     keys = Keys(options.large)
-    with strandline.open(str(folder / "lake")) as store:
+    lake = str(folder / "lake")
+    with strandline.open(lake) as store:
         table = load(spark, store, "orders", plain)
         expect(table.lookup_arrow(keys.draw(100), spark=spark), 100)
-        table.close()
-        cold = {size: cold_seconds(spark, store, folder, keys, size) for size in SIZES}
-        fresh_cache(folder / "cache-warm")
-        with store.table("orders") as table:
-            fill(spark, table, keys)
-            rows = []
-            for size in SIZES:
-                say(f"{size:,} keys, warm, and beside others")
-                ways = others(spark, plain, keys, size)
-                ways["warm"] = lambda size=size: expect(
-                    table.lookup_arrow(keys.draw(size), spark=spark), size
-                )
-                rows.append(Row(size, cold[size], turns(ways, options.repeat)))
+    cold = {size: cold_seconds(spark, folder, keys, size) for size in SIZES}
+    fresh_cache(folder / "cache-warm")
+    with strandline.open(lake) as store, store.table("orders") as table:
+        fill(spark, table, keys)
+        rows = []
+        for size in SIZES:
+            say(f"{size:,} keys, warm, and beside others")
+            ways = others(spark, plain, keys, size)
+            ways["warm"] = lambda size=size: expect(
+                table.lookup_arrow(keys.draw(size), spark=spark), size
+            )
+            rows.append(Row(size, cold[size], turns(ways, options.repeat)))
     return rows
 
 
-def cold_seconds(
-    spark: SparkSession, store: strandline.Store, folder: Path, keys: Keys, size: int
-) -> float:
-    """The first lookup of a table whose cache is empty; Spark itself is warm."""
+def cold_seconds(spark: SparkSession, folder: Path, keys: Keys, size: int) -> float:
+    """The first lookup of a table whose cache is empty; Spark itself is warm.
+
+    A store keeps its tables, and a table its cache, so each time has a store that is opened anew.
+    """
     times = []
     for number in range(3):
-        fresh_cache(folder / f"cache-{size}-{number}")
-        with store.table("orders") as table:
+        cache = folder / f"cache-{size}-{number}"
+        fresh_cache(cache)
+        with strandline.open(str(folder / "lake")) as store, store.table("orders") as table:
             look = partial(table.lookup_arrow, keys.draw(size), spark=spark)
             times.append(seconds(lambda look=look: expect(look(), size)))
+        if not any(path.is_file() for path in cache.rglob("*")):
+            raise SystemExit("a lookup that was to be cold has found its blocks elsewhere")
     say(f"{size:,} keys, cold: {[f'{each:.3f}' for each in times]}")
     return median(times)
 

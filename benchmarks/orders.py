@@ -170,7 +170,8 @@ def load(spark: SparkSession, store: Store, name: str, plain: Path) -> Table:
         table.append(read_plain(spark, *files[first : first + each]))
     say(f"compacting table {name}")
     compact(table, spark)
-    say(f"table {name} is compacted")
+    batches = shard.state().batches
+    say(f"table {name} has {len(batches)} batches of {sum(b.rows for b in batches):,} rows")
     return table
 
 

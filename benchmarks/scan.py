@@ -71,6 +71,8 @@ def measure(
             table.upsert(read_plain(spark, changes.write(BATCH_ROWS)))
         expect(table.df(spark), options.rows + BATCHES * (BATCH_ROWS // 10))
         tailed = both(spark, table, folder, plain, options.repeat)
+        if len(table.shard.state().batches) < BATCHES:
+            raise SystemExit("the tail was compacted while it was read")
     return compacted, tailed
 
 
