@@ -32,6 +32,7 @@ import strandline
 from strandline.parts import rows as checked_rows
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from pathlib import Path
 
@@ -82,14 +83,15 @@ def in_process(folder: Path, table: pa.Table, repeat: int) -> tuple[float, float
     return median(wholes[1:]), median(digests[1:])
 
 
-def by_spark(spark: SparkSession, folder: Path, count: int, repeat: int) -> float:
-    """Seconds of the same append by Spark."""
-    plain = write_orders(spark, count, folder / "plain")
+def by_spark(spark: SparkSession, folder: Path, options: argparse.Namespace) -> float:
+    """Seconds of the same append by Spark, from files that keep all its tasks busy."""
+    plain = write_orders(spark, options.rows, folder / "plain", 2 * options.cores)
     with strandline.open(str(folder / "spark")) as store:
         store.shard("orders", schema=SCHEMA, key=["id"])
         with store.table("orders") as table:
             times = [
-                seconds(lambda: table.append(read_plain(spark, plain))) for _ in range(repeat + 1)
+                seconds(lambda: table.append(read_plain(spark, plain)))
+                for _ in range(options.repeat + 1)
             ]
     say(f"appends by Spark: {times}")
     return median(times[1:])
@@ -105,7 +107,7 @@ def main() -> None:
         table = orders(np.arange(options.rows), 1)
         whole, digest = in_process(folder, table, options.repeat)
         with spark_session(options) as spark:
-            spark_whole = by_spark(spark, folder, options.rows, options.repeat)
+            spark_whole = by_spark(spark, folder, options)
     show(
         f"an append of {options.rows:,} rows",
         ["", "seconds", "digest", "share"],
