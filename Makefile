@@ -10,13 +10,15 @@ MAKEFLAGS += --no-print-directory
 VENV   := .venv
 BIN    := $(VENV)/bin
 FLOOR  := .venv-floor
+PEERS  := .peers
 QUIET  := -m pip --disable-pip-version-check --no-input
 PIP    := $(BIN)/python $(QUIET)
 JAVA   := openjdk-17-jre-headless
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEED   ?=
 CYCLES ?= 200
-NAME   ?= commits metadata read idle simulator
+NAME   ?= commits metadata read idle simulator scan upsert lookup floor streaming digest
+WITH_PEERS := upsert floor
 ARGS   ?=
 COMPILE := build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-header \
            --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -28,7 +30,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
 # Tests that share a Spark session share a worker, and so a JVM; the others go where there is room.
 PYTEST := -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: help setup java check unit test floor simulate chaos bench demo lock clean
+.PHONY: help setup java maven check unit test floor simulate chaos bench peers demo lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,8 +60,10 @@ simulate: setup  ## replay one simulated history with its trace: make simulate S
 chaos: setup  ## kill -9 of real processes under load: make chaos CYCLES=200
 	@$(BIN)/python benchmarks/chaos.py --cycles $(CYCLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-bench: $(VENV)/.ready-bench  ## the benchmarks, all or one: make bench NAME=commits
+bench: java $(VENV)/.ready-bench $(if $(filter $(WITH_PEERS),$(NAME)),peers)  ## the benchmarks, all or one: make bench NAME=commits
 	@for name in $(NAME); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS); done
+
+peers: $(PEERS)/.ready  ## what the benchmarks stand beside and that has a Spark of its own (Delta)
 
 demo: setup  ## two writers, one history: the main job, shown in a minute
 	@$(BIN)/python examples/demo.py $(ARGS)
@@ -80,7 +84,7 @@ lock: setup  ## pin the newest versions that fit pyproject.toml (needs the netwo
 	{ echo "# Every package that \`make bench\` needs, $$note"; cat build/bench.lock; } > requirements-bench.lock
 
 clean:  ## remove what setup and the tools made
-	@rm -rf $(VENV) $(FLOOR) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(FLOOR) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # The network is needed here and nowhere else: tests, demo and benchmarks run without it.
 # Spark comes as source: it is built by the locked setuptools, hence apart from it and after it.
@@ -107,6 +111,28 @@ $(FLOOR)/.ready: requirements-floor.lock $(VENV)/.ready
 	$(PIP) install --quiet --require-hashes --no-deps --no-build-isolation --use-pep517 --target "$$into" -r requirements-floor.lock
 	echo "import site; site.addsitedir('$$from')" > "$$into/first.pth"
 	touch $@
+
+# Delta is jars for the Spark that it was built for, which happens to be our oldest one.
+$(PEERS)/.ready: benchmarks/peers/pom.xml requirements-floor.lock | java maven $(VENV)/.ready
+	@echo "setup: installing Delta and its Spark into $(PEERS)"
+	rm -rf $(PEERS)
+	$(BIN)/python -m venv --without-pip $(PEERS)/venv
+	into=$$($(PEERS)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	$(PIP) install --quiet --require-hashes --no-deps --no-build-isolation --use-pep517 --target "$$into" -r requirements-floor.lock
+	mvn --quiet --batch-mode --file benchmarks/peers/pom.xml dependency:copy-dependencies \
+	    -DincludeGroupIds=io.delta,io.unitycatalog -DoutputDirectory="$(CURDIR)/$(PEERS)/jars"
+	touch $@
+
+maven:
+	@if command -v mvn >/dev/null; then exit 0; fi
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	    echo "setup: Delta is fetched by Maven; installing it"
+	    apt-get update -qq </dev/null
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven </dev/null >/dev/null
+	else
+	    echo "setup: Delta is fetched by Maven, and mvn is missing. Install it (sudo apt-get install maven)." >&2
+	    exit 1
+	fi
 
 java:
 	@if [ -n "$${JAVA_HOME:-}" ]; then program="$$JAVA_HOME/bin/java"; else program=java; fi

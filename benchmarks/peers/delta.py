@@ -1,0 +1,95 @@
+"""Runs Delta in an environment of its own: a request a line on standard input, an answer a line.
+
+Started by `benchmarks/delta.py`. Settings beside the machine's size are those that help Delta with
+small tables: as few shuffle partitions as ours, and a short state reconstruction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+Answer = dict[str, float]
+LAYOUT = "id bigint, customer bigint, amount double, name string, placed bigint"
+
+
+def make_session(options: argparse.Namespace) -> SparkSession:
+    settings = {
+        "spark.jars": options.jars,
+        "spark.driver.memory": options.memory,
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(2 * options.cores),
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(Path(options.folder) / "warehouse"),
+        "spark.databricks.delta.snapshotPartitions": str(options.cores),
+    }
+    builder = SparkSession.builder.appName("delta").master(f"local[{options.cores}]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def load(spark: SparkSession, table: str, plain: str) -> None:
+    frame = spark.read.schema(LAYOUT).parquet(plain)
+    made = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
+    made.save(table)
+
+
+def merge(spark: SparkSession, table: str, plain: str) -> None:
+    spark.read.schema(LAYOUT).parquet(plain).createOrReplaceTempView("changes")
+    spark.sql(
+        f"MERGE INTO delta.`{table}` t USING changes s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    ).collect()
+
+
+def counts(spark: SparkSession, table: str) -> dict[str, int]:
+    """What Delta says of its last operation."""
+    found = spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").collect()[0]
+    wanted = {"rows": "numTargetRowsUpdated", "vectors": "numTargetDeletionVectorsAdded"}
+    metrics = found["operationMetrics"]
+    return {name: int(metrics.get(metric, 0)) for name, metric in wanted.items()}
+
+
+def answer(spark: SparkSession, request: dict[str, str], folder: str, number: int) -> Answer:
+    table = f"{folder}/{request['table']}"
+    group = f"request-{number}"
+    spark.sparkContext.setJobGroup(group, group)
+    begin = time.perf_counter()
+    if request["what"] == "load":
+        load(spark, table, request["plain"])
+        return {"seconds": time.perf_counter() - begin}
+    merge(spark, table, request["plain"])
+    taken = time.perf_counter() - begin
+    jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+    spark.sparkContext.setJobGroup("history", "history")
+    return {"seconds": taken, "jobs": jobs, **counts(spark, table)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--jars", required=True)
+    parser.add_argument("--cores", type=int, required=True)
+    parser.add_argument("--memory", required=True)
+    options = parser.parse_args()
+    spark = make_session(options)
+    print(json.dumps({"version": spark.version}), flush=True)
+    for number, line in enumerate(sys.stdin):
+        print(json.dumps(answer(spark, json.loads(line), options.folder, number)), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
