@@ -66,9 +66,23 @@ def listed(answer: DataFrame) -> Rows:
     return answer.toArrow().to_pylist()
 
 
+@pytest.fixture
+def conf(spark):
+    """Changes a setting of the session for one test."""
+    before: dict[str, str | None] = {}
+
+    def change(name: str, value: str) -> None:
+        before[name] = spark.conf.get(name, None)
+        spark.conf.set(name, value)
+
+    yield change
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
 @pytest.mark.parametrize(("partitions", "adaptive"), [(1, True), (2, False), (4, True), (8, False)])
-def test_both_engines_agree_on_every_operation(spark, tmp_path, partitions, adaptive):
-    spark.conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
+def test_both_engines_agree_on_every_operation(spark, tmp_path, partitions, adaptive, conf):
+    conf("spark.sql.adaptive.enabled", str(adaptive).lower())
     names = iter(range(1000))
     with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
 

@@ -37,19 +37,19 @@ def append(desk: Desk, jobs: Jobs, frame: DataFrame) -> Landed:
     started = desk.env.clock.monotonic_ms()
     state = desk.writable()
     rows = to_append(frame, state.schema, timed=False)
-    site, bench = desk.stand(state.schema)
-    answers = jobs.over(rows, worker.append_rows, site, None)
+    stand = desk.stand(state.schema)
+    answers = jobs.over(rows, worker.append_rows, stand.site, None)
     load = Load.of(answers)
     count = _counted(load, answers)
     if not load.parts:
-        done = None if load.few is None else desk.writer().append(load.few)
+        done = None if load.few is None else stand.writer.append(load.few)
         return landed(desk, load, done, count, Effort(jobs.count, 1, started))
-    load.put_few(bench, untimed=True)
+    load.put_few(stand.bench, untimed=True)
     attempts = 0
     while True:
         attempts += 1
         lower = desk.writable().upper.time or 0
-        outcome = load.commit(desk, lower, lower + 1, restamp=True)
+        outcome = load.commit(desk, stand, (lower, lower + 1), restamp=True)
         if isinstance(outcome, Appended):
             return landed(desk, load, outcome, count, Effort(jobs.count, attempts, started))
         desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
@@ -63,16 +63,16 @@ def append_at(
     check_interval(lower, upper)
     state = desk.writable()
     rows = to_append(frame, state.schema, timed=True)
-    site, bench = desk.stand(state.schema)
-    answers = jobs.over(rows, worker.append_rows, site, (lower, upper))
+    stand = desk.stand(state.schema)
+    answers = jobs.over(rows, worker.append_rows, stand.site, (lower, upper))
     load = Load.of(answers)
     count = _counted(load, answers)
     if load.parts:
-        load.put_few(bench, untimed=False)
-        outcome = load.commit(desk, lower, upper, restamp=False)
+        load.put_few(stand.bench, untimed=False)
+        outcome = load.commit(desk, stand, (lower, upper), restamp=False)
     else:
         few = state.schema.updates().empty_table() if load.few is None else load.few
-        outcome = desk.writer().compare_and_append(few, lower=lower, upper=upper)
+        outcome = stand.writer.compare_and_append(few, lower=lower, upper=upper)
     if isinstance(outcome, Appended):
         return landed(desk, load, outcome, count, Effort(jobs.count, 1, started))
     desk.discard(part.key for part in load.parts)

@@ -8,11 +8,18 @@ the schema.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.errors import BoundsError, LeaseLostError, StoreError, UsageError
+from strandline.errors import (
+    BoundsError,
+    HandleClosedError,
+    LeaseLostError,
+    StoreError,
+    UsageError,
+)
 from strandline.parts.part import Inline, Part
 from strandline.reading.listing import Want, list_snapshot
 from strandline.reading.view import pinned_view
@@ -41,6 +48,17 @@ _INLINE_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """What one call works on from beginning to end: a lease that is lost meanwhile ends it."""
+
+    writer: Writer
+    site: bytes
+    """What closures carry."""
+    bench: Bench
+    """The driver's own, on the same ground."""
+
+
 class Desk:
     """What the calls of one table share. Any task may use it."""
 
@@ -49,8 +67,8 @@ class Desk:
         self._store = store
         self._cache = cache
         self._guard = store.env.tasks.condition()
-        self._writer: Writer | None = None
-        self._sites: dict[tuple[str, int], tuple[bytes, Bench]] = {}
+        self._stands: dict[int, Stand] = {}
+        """By version of the schema."""
         self._inline: dict[tuple[int, bytes, int], pa.Table] = {}
 
     @property
@@ -82,51 +100,37 @@ class Desk:
             raise BoundsError(f"table {self.name} is closed: nothing can be written to it")
         return state
 
-    def writer(self) -> Writer:
-        """The table's writer."""
+    def stand(self, schema: Schema) -> Stand:
+        """The table's writer with a ground for this schema; opened once, and again if lost."""
         with self._guard:
-            if self._writer is not None:
-                try:
-                    self._writer.check()
-                except LeaseLostError:
-                    self._writer = None
-            if self._writer is None:
-                self._writer = self.shard.writer("table")
-            return self._writer
+            known = self._stands.get(schema.version)
+            if known is not None and _is_alive(known.writer):
+                return known
+            others = [each.writer for each in self._stands.values() if _is_alive(each.writer)]
+            writer = others[0] if others else self.shard.writer("table")
+            made = self._stands[schema.version] = self._stand(writer, schema)
+            return made
 
     def close(self) -> None:
         """Give the writer's lease back. Repeating it is harmless."""
         with self._guard:
-            writer, self._writer = self._writer, None
-            self._sites.clear()
-        if writer is not None:
-            writer.close()
+            stands, self._stands = self._stands, {}
+        for stand in stands.values():
+            stand.writer.close()
 
-    def stand(self, schema: Schema) -> tuple[bytes, Bench]:
-        """The site that closures carry, and the driver's own bench on the same ground."""
-        writer = self.writer()
-        with self._guard:
-            known = self._sites.get((writer.id, schema.version))
-            if known is None:
-                known = self._sites[writer.id, schema.version] = self._stand(writer.id, schema)
-            return known
-
-    def _stand(self, writer: str, schema: Schema) -> tuple[bytes, Bench]:
+    def _stand(self, writer: Writer, schema: Schema) -> Stand:
         env, settings = self.env, self.env.settings
-        ground = make_ground(
-            schema,
-            shard=(self.name, self.shard.id),
-            writer=writer,
-            limits=(
-                settings.inline_max_bytes,
-                settings.part_target_rows,
-                settings.part_target_bytes,
-            ),
+        limits = (
+            settings.inline_max_bytes,
+            settings.part_target_rows,
+            settings.part_target_bytes,
         )
+        shard = (self.name, self.shard.id)
+        ground = make_ground(schema, shard=shard, writer=writer.id, limits=limits)
         bench = Bench(ground, env.blob, env.random, env.tasks.sleep)
         key = bench.new_key("ground")
         env.patient(lambda: env.blob.put(key, encode_ground(ground, key)), shard=self.name)
-        return _encoder.encode(Site(self._store.url, key, *self._cache)), bench
+        return Stand(writer, _encoder.encode(Site(self._store.url, key, *self._cache)), bench)
 
     @contextmanager
     def view(self) -> Iterator[View]:
@@ -177,3 +181,11 @@ class Desk:
                 self.env.blob.delete(key)
             except StoreError:
                 self.env.metrics.add("retries", self.name)
+
+
+def _is_alive(writer: Writer) -> bool:
+    try:
+        writer.check()
+    except (LeaseLostError, HandleClosedError):
+        return False
+    return True

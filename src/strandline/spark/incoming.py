@@ -75,7 +75,8 @@ class Meaning:
             whole.append(self.delete_when)
         found: set[str] = set()
         for each in whole:
-            text = each if isinstance(each, str) else str(each)
+            # A column prints as Column<'…'>, and what stands in quotes is else taken for text.
+            text = each if isinstance(each, str) else str(each)[len("Column<'") : -len("'>")]
             found |= {text.casefold(), *names_in(text)}
         return found
 

@@ -13,6 +13,7 @@ from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.parts.consolidate import constant
 from strandline.parts.part import Batch, restamped_part
+from strandline.shard.command import UpperMismatch
 from strandline.spark import slices
 from strandline.spark.instruction import Counts
 from strandline.spark.perform import add_digests
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from strandline.model.frontier import Frontier, Time
     from strandline.model.schema import Schema
     from strandline.parts.part import Part
-    from strandline.shard.command import UpperMismatch
-    from strandline.spark.desk import Desk
+    from strandline.spark.desk import Desk, Stand
     from strandline.spark.instruction import Answer
     from strandline.spark.put import Bench
 
@@ -115,22 +115,24 @@ class Load:
         self.few = None
 
     def commit(
-        self, desk: Desk, lower: Time, upper: Time, *, restamp: bool
+        self, desk: Desk, stand: Stand, bounds: tuple[Time, Time], *, restamp: bool
     ) -> Appended | UpperMismatch:
         """Append the parts at `[lower, upper)`; with `restamp`, all of them at `lower`."""
+        lower, upper = bounds
         parts, digests = self.parts, self.digests
         if restamp:
             total = Digest.ZERO
             for digest in digests.values():
                 total += digest
             parts, digests = [restamped_part(part, lower) for part in parts], {lower: total}
-        writer = desk.writer()
-        state = desk.shard.machine.state
-        stage = Stage(desk.env, desk.name, writer.id)
-        chunks, _ = stage.put_chunks(parts, state)
+        stage = Stage(desk.env, desk.name, stand.writer.id)
+        chunks, objects = stage.put_chunks(parts, desk.shard.machine.state)
         listed = () if chunks else tuple(parts)
         batch = Batch(lower, upper, parts=listed, chunks=chunks)
-        return writer.commit_parts(batch, digests, lower=lower, upper=upper)
+        outcome = stand.writer.commit_parts(batch, digests, lower=lower, upper=upper)
+        if isinstance(outcome, UpperMismatch):
+            desk.discard(objects)
+        return outcome
 
 
 @dataclass(frozen=True, slots=True)

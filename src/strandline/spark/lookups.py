@@ -57,7 +57,7 @@ class Found:
 
     def to_arrow(self, desk: Desk) -> pa.Table:
         """All rows, here."""
-        _, bench = desk.stand(self.schema)
+        bench = desk.stand(self.schema).bench
         many = [pa.Table.from_batches(bench.unstaged(each)) for each in self.staged]
         rows = pa.concat_tables([self.rows, *many])
         desk.discard(each.key for each in self.staged)
@@ -70,7 +70,7 @@ def lookup(desk: Desk, jobs: Jobs, keys: DataFrame | pa.Table, as_of: Time | Non
     with desk.view() as view:
         time = _settled(desk, view, as_of)
         schema = view.state.schema
-        site, _ = desk.stand(schema)
+        site = desk.stand(schema).site
         if isinstance(keys, pa.Table):
             wanted = Keys.of(key_columns(keys, schema), schema)
             came = Gathered(wanted.values, wanted.places)
@@ -109,10 +109,10 @@ def _by_range(
 
 
 def _sent(desk: Desk, jobs: Jobs, schema: Schema, errands: Sequence[Errand]) -> list[Answer]:
-    site, bench = desk.stand(schema)
-    sent = send(errands, desk.shard.id, bench.put_object)
+    stand = desk.stand(schema)
+    sent = send(errands, desk.shard.id, stand.bench.put_object)
     try:
-        return jobs.errands(worker.lookup_ranges, site, sent)
+        return jobs.errands(worker.lookup_ranges, stand.site, sent)
     finally:
         desk.discard([sent.key] if sent.key else ())
 
@@ -124,13 +124,13 @@ def _in_place(
     if time is None:
         return []
     schema = view.state.schema
-    site, bench = desk.stand(schema)
+    stand = desk.stand(schema)
     errand = Errand(
         (everywhere(desk.stored(view.state, time, None)),), time, inline_max=RETURNED_BYTES
     )
-    sent = send([errand], desk.shard.id, bench.put_object)
+    sent = send([errand], desk.shard.id, stand.bench.put_object)
     try:
-        told = (site, msgspec.msgpack.encode(sent), RETURNED_BYTES)
+        told = (stand.site, msgspec.msgpack.encode(sent), RETURNED_BYTES)
         answers = jobs.over(keys, worker.lookup_rows, *told)
     finally:
         desk.discard([sent.key] if sent.key else ())

@@ -31,16 +31,15 @@ if TYPE_CHECKING:
 
     from strandline.handles.write import Appended
     from strandline.model.frontier import Time
-    from strandline.model.schema import Schema
-    from strandline.spark.desk import Desk
+    from strandline.spark.desk import Desk, Stand
     from strandline.spark.jobs import Jobs
 
 
 @dataclass(frozen=True, slots=True)
 class _Came:
-    """What came in, and under which schema it was gathered."""
+    """What came in, and on which stand it was gathered."""
 
-    schema: Schema
+    stand: Stand
     gathered: Gathered
     rows: int
     stored: tuple[str, ...]
@@ -88,11 +87,11 @@ def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed
     schema = state.schema
     check_key(schema, None, desk.name)
     chosen = to_upsert(frame, schema, meaning, timed=timed)
-    site, _ = desk.stand(schema)
-    answers = jobs.over(chosen, worker.stage_rows, site, RETURNED_BYTES)
+    stand = desk.stand(schema)
+    answers = jobs.over(chosen, worker.stage_rows, stand.site, RETURNED_BYTES)
     gathered = Gathered.from_answers(answers, schema)
     rows = sum(answer.rows_in for answer in answers)
-    return _Came(schema, gathered, rows, meaning.stored(schema))
+    return _Came(stand, gathered, rows, meaning.stored(schema))
 
 
 def _resolve(
@@ -104,11 +103,11 @@ def _resolve(
     if not load.parts:
         if load.few is None and not timed:
             return load, None
-        few = came.schema.updates().empty_table() if load.few is None else load.few
-        return load, desk.writer().compare_and_append(few, lower=lower, upper=upper)
-    _, bench = desk.stand(came.schema)
-    load.put_few(bench, untimed=not timed)
-    outcome = load.commit(desk, lower, upper, restamp=False)
+        schema = came.stand.bench.ground.schema
+        few = schema.updates().empty_table() if load.few is None else load.few
+        return load, came.stand.writer.compare_and_append(few, lower=lower, upper=upper)
+    load.put_few(came.stand.bench, untimed=not timed)
+    outcome = load.commit(desk, came.stand, bounds, restamp=False)
     if isinstance(outcome, UpperMismatch):
         desk.discard(part.key for part in load.parts)
     return load, outcome
@@ -118,7 +117,6 @@ def _differences(desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: boo
     if not came.gathered:
         return Load.of(())
     as_of = lower - 1 if lower else None
-    site, bench = desk.stand(came.schema)
     with desk.view() as view:
         there = desk.stored(view.state, as_of, came.gathered)
         works = ranges(came.gathered, there, jobs.slots)
@@ -133,8 +131,8 @@ def _differences(desk: Desk, jobs: Jobs, came: _Came, lower: Time, *, timed: boo
             )
             for work in works
         ]
-        sent = send(errands, desk.shard.id, bench.put_object)
+        sent = send(errands, desk.shard.id, came.stand.bench.put_object)
         try:
-            return Load.of(jobs.errands(worker.upsert_ranges, site, sent))
+            return Load.of(jobs.errands(worker.upsert_ranges, came.stand.site, sent))
         finally:
             desk.discard([sent.key] if sent.key else ())
