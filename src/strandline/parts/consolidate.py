@@ -73,20 +73,26 @@ def overlay(base: Sequence[pa.Table], tail: pa.Table, key: Sequence[str]) -> Ove
     if not negative.num_rows or not base:
         return Overlay(tuple(base), settled)
     columns = [name for name in settled.column_names if name != DIFF]
-    match_by = list(key) if key and set(key) <= set(columns) else columns
-    wanted = _fingerprints(negative, match_by)
     clean, touched = [], []
     for table in base:
-        hit = pc.is_in(_fingerprints(table, match_by), value_set=wanted)
-        if pc.any(hit).as_py():
-            touched.append(as_updates(table.filter(hit), columns).cast(settled.schema))
-            clean.append(table.filter(pc.invert(hit)))
-        else:
-            clean.append(table)
+        rest, hit = divide(table, negative, key)
+        clean.append(rest)
+        if hit.num_rows:
+            touched.append(as_updates(hit, columns).cast(settled.schema))
     if not touched:
         return Overlay(tuple(clean), settled)
     rest = pa.concat_tables([*touched, settled])
     return Overlay(tuple(clean), consolidate(rest))
+
+
+def divide(rows: pa.Table, retracted: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """The rows that none of the retractions can touch, and those that one may (see `overlay`)."""
+    columns = [name for name in retracted.column_names if name != DIFF]
+    match_by = list(key) if key and set(key) <= set(columns) else columns
+    hit = pc.is_in(_fingerprints(rows, match_by), value_set=_fingerprints(retracted, match_by))
+    if not pc.any(hit).as_py():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pc.invert(hit)), rows.filter(hit)
 
 
 def as_updates(rows: pa.Table, columns: Sequence[str], *, time: int | None = None) -> pa.Table:

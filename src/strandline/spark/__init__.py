@@ -25,6 +25,18 @@ runtime      pure   what is known of a Java or a pyspark, and what is wrong with
 schedule     pure   how the work of a range job is divided: into ranges, and ranges into tasks
 sessions     shell  builds a session, or prepares one that the user has
 slices       pure   rows on their way between tasks: Arrow, cut into slices by place
+source         shell  the data source `strandline`: which class serves which use
+source_cast    shell  Arrow tables as Spark takes them, and a table's columns as Spark knows them
+source_commit  shell  commits what the tasks of a write have staged
+source_delete  pure   which incoming rows are deletions: the option deleteWhen
+source_options pure   the options of the data source, parsed and checked for every use
+source_plan    pure   how a read is divided into tasks
+source_read    shell  batch reads: snapshots and changes
+source_rows    pure   what one task of a read gives
+source_stage   shell  what a task of a write does with its rows
+source_store   shell  stores as Spark's own processes open them
+source_stream  shell  streaming reads, whose offsets are frontiers
+source_write   shell  batch and streaming writes
 table        shell  a table as Spark's users hold it
 upserts      shell  upserts a DataFrame: gather its rows, resolve them, one commit
 worker       shell  what runs in Spark's Python workers: from a closure to a task's answer

@@ -25,16 +25,13 @@ from strandline.spark.runtime import pyspark_trouble, release
 try:
     import pyspark
     from pyspark.sql import SparkSession
+
+    from strandline.spark.source import source_class
 except ModuleNotFoundError as missing:
     raise NotInstalledError(str(pyspark_trouble(None))) from missing
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSource
-
     from strandline.spark.confs import Settings
-
-# What `spark.read.format(…)` and its siblings find by name in a registered session.
-SOURCES: tuple[type[DataSource], ...] = ()
 
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
@@ -78,8 +75,9 @@ def register(spark: SparkSession) -> SparkSession:
     for name, value in at_any_time(release(spark.version), cores).items():
         if name not in chosen:
             spark.conf.set(name, value)
-    for source in SOURCES:
-        spark.dataSource.register(source)
+    pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")
+    # What `spark.read.format("strandline")` and its siblings find by name.
+    spark.dataSource.register(source_class(pushdown=pushes == "true"))
     return spark
 
 
