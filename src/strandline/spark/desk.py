@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,7 +27,7 @@ from strandline.reading.view import pinned_view
 from strandline.spark.instruction import Site, encode_ground, make_ground
 from strandline.spark.plan import Stored, decoded_inline
 from strandline.spark.put import Bench
-from strandline.store.locate import Kind, locate
+from strandline.store.locate import BLOB_FOLDER, Kind, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,6 +70,7 @@ class Desk:
         self._guard = store.env.tasks.condition()
         self._stands: dict[int, Stand] = {}
         """By version of the schema."""
+        self._kept: dict[int, View] = {}
         self._inline: dict[tuple[int, bytes, int], pa.Table] = {}
 
     @property
@@ -86,6 +88,11 @@ class Desk:
                 f"store {self._store.url} is in the memory of this process, where Spark's workers "
                 "can't see it: open a folder"
             )
+
+    def object_folder(self) -> str:
+        """Where the objects lie, as Spark finds them."""
+        location = locate(self._store.url)
+        return f"file://{Path(location.path).absolute() / BLOB_FOLDER}"
 
     def writable(self) -> State:
         """The newest state, if rows may be written to it this way."""
@@ -112,9 +119,12 @@ class Desk:
             return made
 
     def close(self) -> None:
-        """Give the writer's lease back. Repeating it is harmless."""
+        """Give back the writer's lease and what DataFrames keep. Repeating it is harmless."""
         with self._guard:
             stands, self._stands = self._stands, {}
+            kept, self._kept = self._kept, {}
+        for view in kept.values():
+            view.pin.give_back()
         for stand in stands.values():
             stand.writer.close()
 
@@ -140,6 +150,18 @@ class Desk:
             yield view
         finally:
             view.pin.give_back()
+
+    def kept_view(self) -> View:
+        """The same for as long as the table is open: nobody can tell when a DataFrame is done.
+
+        Of one version there is one pin, however many DataFrames read it.
+        """
+        view = pinned_view(self._store.leases.own_reader(self.shard.machine))
+        with self._guard:
+            known = self._kept.setdefault(view.state.seqno.number, view)
+        if known is not view:
+            view.pin.give_back()
+        return known
 
     def stored(self, state: State, as_of: int | None, came: Gathered | None) -> Stored:
         """The parts and the inline updates that may hold old rows of what came, or any."""

@@ -68,7 +68,7 @@ def lookup(desk: Desk, jobs: Jobs, keys: DataFrame | pa.Table, as_of: Time | Non
     """The rows whose key occurs in `keys`, as of a settled time; by default the newest."""
     desk.check_visible()
     with desk.view() as view:
-        time = _settled(desk, view, as_of)
+        time = settled_time(desk.name, view, as_of)
         schema = view.state.schema
         site = desk.stand(schema).site
         if isinstance(keys, pa.Table):
@@ -82,14 +82,14 @@ def lookup(desk: Desk, jobs: Jobs, keys: DataFrame | pa.Table, as_of: Time | Non
     return Found(schema, rows, tuple(s for each in answers for s in each.staged), site)
 
 
-def _settled(desk: Desk, view: View, as_of: Time | None) -> Time | None:
+def settled_time(table: str, view: View, as_of: Time | None) -> Time | None:
     """The time to read; `None` if nothing was ever settled."""
     if as_of is None:
         return newest_time(view.state, view.upper) if view.upper.last() is not None else None
     check_since(view.state, as_of)
     if not view.upper.settled(as_of):
         raise BoundsError(
-            f"table {desk.name} can't be read as of {as_of} yet: it is settled up to {view.upper}"
+            f"table {table} can't be read as of {as_of} yet: it is settled up to {view.upper}"
         )
     return as_of
 

@@ -198,6 +198,15 @@ def lookup(bench: Bench, blocks: PartLookup, errand: Errand) -> Answer:
     return Answer(rows=_stream(pa.concat_tables(few)) if few else b"", staged=tuple(staged))
 
 
+def found_rows(bench: Bench, blocks: PartLookup, errand: Errand) -> Iterator[pa.Table]:
+    """The same, as they are found."""
+    for work in errand.ranges:
+        keys = came_for(bench, work, None)
+        if keys is not None:
+            wanted = Keys.of(keys, bench.ground.schema)
+            yield live_rows(bench, blocks, work, wanted, errand.as_of)
+
+
 def lookup_few(bench: Bench, blocks: PartLookup, errand: Errand, keys: bytes) -> Answer:
     """The live rows of `keys`, over all places; if they are many, `keys` put by place instead."""
     (work,) = errand.ranges

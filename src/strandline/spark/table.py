@@ -12,16 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from strandline.errors import UsageError
 from strandline.spark import worker
 from strandline.spark.appends import append, append_at
-from strandline.spark.arrowtypes import for_spark, spark_schema
+from strandline.spark.arrowtypes import for_spark
 from strandline.spark.columns import check_key
 from strandline.spark.incoming import Meaning
 from strandline.spark.jobs import Jobs, closure
-from strandline.spark.lookups import lookup
+from strandline.spark.layouts import spark_struct
+from strandline.spark.lookups import lookup, settled_time
+from strandline.spark.scan import Scan
 from strandline.spark.upserts import upsert, upsert_at
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from strandline.handles.shard import Shard
     from strandline.model.frontier import Time
@@ -55,6 +55,19 @@ class Table:
     def shard(self) -> Shard:
         """The same rows without Spark."""
         return self._desk.shard
+
+    def df(self, spark: SparkSession | None = None, as_of: Time | None = None) -> DataFrame:
+        """The rows as of a time, by default the newest: Spark's own scan of the table's Parquet.
+
+        No job runs before the DataFrame is used, and then it reads only the columns that it
+        needs. What it reads is kept for as long as the table is open: close it, or use it
+        with `with`, when you are done.
+        """
+        session = _session(None, spark)
+        self._desk.check_visible()
+        view = self._desk.kept_view()
+        time = settled_time(self.name, view, as_of)
+        return Scan(self._desk, session, self._jobs(session), view, time).frame()
 
     def append(
         self, df: DataFrame, *, lower: Time | None = None, upper: Time | None = None
@@ -153,7 +166,7 @@ def _interval(lower: Time | None, upper: Time | None) -> tuple[Time, Time]:
     return lower, upper
 
 
-def _session(keys: DataFrame | pa.Table, spark: SparkSession | None) -> SparkSession:
+def _session(keys: DataFrame | pa.Table | None, spark: SparkSession | None) -> SparkSession:
     """The session of the keys, the one that was given, or the one that is active."""
     own: SparkSession | None = getattr(keys, "sparkSession", None)
     session = own or spark or SparkSession.getActiveSession()
@@ -164,11 +177,7 @@ def _session(keys: DataFrame | pa.Table, spark: SparkSession | None) -> SparkSes
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Rows that are here as a DataFrame."""
-    return spark.createDataFrame(for_spark(rows), _layout(rows.schema))
-
-
-def _layout(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(spark_schema(schema))
+    return spark.createDataFrame(for_spark(rows), spark_struct(rows.schema))
 
 
 def _frame(spark: SparkSession, found: Found) -> DataFrame:
@@ -177,6 +186,6 @@ def _frame(spark: SparkSession, found: Found) -> DataFrame:
         return few
     count = len(found.staged)
     numbers = spark.range(0, count, 1, numPartitions=count)
-    layout = _layout(found.schema.arrow())
+    layout = spark_struct(found.schema.arrow())
     told = (found.site, found.told)
     return few.unionByName(numbers.mapInArrow(closure(worker.read_staged, told), layout))

@@ -15,7 +15,9 @@ import msgspec
 import pyarrow as pa
 
 from strandline.config import cache_folder
-from strandline.errors import NotFoundError, StrandlineError
+from strandline.errors import LeaseLostError, NotFoundError, StrandlineError
+from strandline.reading.extract import extract
+from strandline.reading.fetch import read_object
 from strandline.spark import perform
 from strandline.spark.arrowtypes import for_spark
 from strandline.spark.blocks import Blocks
@@ -24,16 +26,20 @@ from strandline.spark.errands import Errands
 from strandline.spark.instruction import Site, Staged, decode_ground, encode_answer
 from strandline.spark.put import Bench
 from strandline.spark.relay import wrapped
+from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import returnable
+from strandline.spark.source_rows import snapshot_rows
 from strandline.store.locate import open_blob
 from strandline.system import SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from strandline.reading.descriptor import PartDescriptor
     from strandline.spark.instruction import Answer, Ground
     from strandline.store.blob import Blob
 
+_BATCH_ROWS = 65_536
 _sites = msgspec.msgpack.Decoder(Site)
 _errands = msgspec.msgpack.Decoder(Errands)
 _staged = msgspec.msgpack.Decoder(tuple[Staged, ...])
@@ -107,6 +113,41 @@ def read_staged(
         for at in _tasks(batches):
             for batch in bench.unstaged(listed[at]):
                 yield from for_spark(pa.Table.from_batches([batch])).to_batches()
+
+
+def look_up_rows(
+    site: bytes, errands: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Each row is the number of an errand; the live rows of its keys come out."""
+    with _told():
+        bench, blocks = _bench(site), _blocks(_sites.decode(site))
+        for task in _tasks(batches):
+            errand = _errands.decode(errands).of(task, bench.get_range)
+            for rows in perform.found_rows(bench, blocks, errand):
+                yield from for_spark(rows).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def read_works(
+    site: bytes, key: str, ends: Sequence[int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Each row is the number of a piece of the object `key`, which says what to read."""
+    with _told():
+        bench = _bench(site)
+
+        def fetch(wanted: PartDescriptor) -> pa.Table:
+            return extract(wanted, bench.patient(lambda: read_object(bench.blob, wanted)))
+
+        for task in _tasks(batches):
+            start = ends[task - 1] if task else 0
+            encoded = bench.get_range(key, start, ends[task] - start)
+            if encoded is None:
+                raise LeaseLostError(
+                    f"what a scan of {bench.ground.shard} was to read is gone: the table was "
+                    "closed; open it and take a new DataFrame"
+                )
+            for rows in snapshot_rows(decode_work(encoded), fetch):
+                named = rows.select(list(bench.ground.schema.names))
+                yield from for_spark(named).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 # What they stand on.
