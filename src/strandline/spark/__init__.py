@@ -17,6 +17,7 @@ jobs         shell  runs Spark jobs of ours and takes their answers
 landed       shell  what tasks have put becomes one append
 lookups      shell  looks keys up: one job, whatever the table's size
 opening      shell  opens tables: where a store's handles meet Spark's
+pack         shell  packs this package and its native wheels into an archive for executors
 perform      shell  carries out what tasks are told, against a Blob
 plan         pure   what each task of a range job is told
 put          shell  puts what tasks make, under names that no other attempt has
