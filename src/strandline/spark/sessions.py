@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline.config import name_worker_python, spark_is_chosen
+from strandline.config import name_worker_python, prefer_python_of, spark_is_chosen
 from strandline.errors import NotInstalledError, UsageError
 from strandline.spark.confs import at_any_time, at_start, cores_of, is_local, merged
 from strandline.spark.java import require_java
@@ -100,6 +100,8 @@ def _started(app: str, master: str | None, settings: Settings) -> SparkSession:
         require_java()
         if is_local(master):
             name_worker_python(sys.executable)
+        else:
+            prefer_python_of(sys.executable)
     ours = {}
     if master is not None:
         ours = at_start(master, terminal=sys.stderr.isatty(), log_config=_LOG_CONFIG.as_uri())
