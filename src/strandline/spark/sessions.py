@@ -98,10 +98,10 @@ def _started(app: str, master: str | None, settings: Settings) -> SparkSession:
     if master is not None:
         builder = builder.master(master)
         require_java()
+        # For a session of this machine too: its Java, with its path, serves the next one.
+        prefer_python_of(sys.executable)
         if is_local(master):
             name_worker_python(sys.executable)
-        else:
-            prefer_python_of(sys.executable)
     ours = {}
     if master is not None:
         ours = at_start(master, terminal=sys.stderr.isatty(), log_config=_LOG_CONFIG.as_uri())
