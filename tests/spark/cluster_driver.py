@@ -76,13 +76,6 @@ class Program:
         rows = self.spark.range(0, 2, 1, numPartitions=2).mapInArrow(gated_rows(gate), LAYOUT)
         return self._appended(folder, rows)
 
-    def race(self, folder: str) -> list[int]:
-        """Append rows of a task that runs twice at once; how many rows, and how many attempts."""
-        marks = f"{folder} marks"
-        os.mkdir(marks)  # noqa: PTH102
-        rows = self.spark.range(0, 2, 1, numPartitions=2).mapInArrow(raced_rows(marks), LAYOUT)
-        return [self._appended(folder, rows), len(os.listdir(marks))]  # noqa: PTH208
-
     def _appended(self, folder: str, rows: DataFrame) -> int:
         with strandline.open(folder, upkeep=False) as store:
             shard = store.shard("orders", SCHEMA, key=["id"])
@@ -151,32 +144,6 @@ def gated_rows(folder: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
                     ids = range(task * 100_000 + at * 9_000, task * 100_000 + at * 9_000 + 9_000)
                     columns = [list(ids), [f"{n:0{PAD}}" for n in ids], [0] * len(ids)]
                     yield pa.record_batch(columns, ["id", "name", "step"])
-
-    return run
-
-
-def raced_rows(folder: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Each task makes 2 MB; the first attempt of task 0 waits for the second one to begin."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import os
-        import time
-
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        attempt = TaskContext.get().attemptNumber()
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                ends = time.monotonic() + 150
-                if task == 0:
-                    os.close(os.open(f"{folder}/{attempt}", os.O_CREAT | os.O_WRONLY))
-                while task == attempt == 0 and not os.path.exists(f"{folder}/1"):  # noqa: PTH110
-                    assert time.monotonic() < ends, "nobody speculates"
-                    time.sleep(0.02)
-                ids = range(task * 2000, task * 2000 + 2000)
-                columns = [list(ids), [f"{n:0{PAD}}" for n in ids], [0] * len(ids)]
-                yield pa.record_batch(columns, ["id", "name", "step"])
 
     return run
 

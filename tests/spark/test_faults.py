@@ -1,7 +1,7 @@
 """What Spark does to a job changes nothing: other partitions, tasks that fail late, lost parts.
 
 S1 to S5, S9, S11 and S17 of the scenarios in their Spark form. Executors and workers that are
-killed, and speculation, need a cluster: see `test_cluster`.
+killed need a cluster: see `test_cluster`.
 """
 
 from __future__ import annotations
