@@ -217,6 +217,8 @@ class Driver:
         for pid in marked(self._mark):
             kill(pid)
         self._started.wait()
+        assert self._started.stdout is not None
+        self._started.stdout.close()
 
 
 class Gate:
