@@ -45,7 +45,7 @@ check: setup  ## ruff, mypy strict, import contracts and house rules; seconds
 	$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py tests/test_public_api.py
 
 unit: setup  ## fast tests only: no many-seed simulation, no real processes, no Spark
-	@$(BIN)/python $(PYTEST) -m "not simulation and not process and not chaos and not spark and not slow" $(ARGS)
+	@$(BIN)/python $(PYTEST) -m "not simulation and not process and not chaos and not spark and not cluster and not slow" $(ARGS)
 
 test: check $(FLOOR)/.ready  ## everything that must pass before a change lands
 	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)

@@ -14,6 +14,7 @@ from strandline.config import (
     from_environment,
     java_home,
     name_worker_python,
+    prefer_python_of,
     spark_is_chosen,
 )
 from strandline.errors import UsageError
@@ -106,3 +107,25 @@ def test_an_interpreter_that_the_user_named_stays(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("PYSPARK_PYTHON")
     name_worker_python("ours")
     assert os.environ["PYSPARK_PYTHON"] == "ours"
+
+
+def test_python3_is_this_interpreter_unless_the_user_named_one(monkeypatch, tmp_path) -> None:
+    (tmp_path / "python3").touch()
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv("PYSPARK_PYTHON", "theirs")
+    prefer_python_of(str(tmp_path / "python"))
+    assert (os.environ["PATH"], os.environ["PYSPARK_PYTHON"]) == ("/usr/bin", "theirs")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    prefer_python_of("/nowhere/python")
+    assert os.environ["PATH"] == "/usr/bin"
+    for _ in range(2):
+        prefer_python_of(str(tmp_path / "python"))
+        assert os.environ["PATH"] == f"{tmp_path}{os.pathsep}/usr/bin"
+
+
+def test_what_a_session_of_this_machine_was_told_is_not_told_to_a_cluster(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    name_worker_python("ours")
+    prefer_python_of("/nowhere/python")
+    assert "PYSPARK_PYTHON" not in os.environ

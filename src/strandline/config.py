@@ -21,6 +21,9 @@ from strandline.model.ids import printable
 
 CACHE_BYTES = 8 * 1024**3
 
+_named_here: list[str] = []
+"""Interpreters that `name_worker_python` named, and not the user."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -80,7 +83,25 @@ def name_worker_python(program: str) -> None:
     Spark would take the first `python3` on the path, which has other packages or none. There is
     no setting that the planners of Python data sources heed too, only this variable.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", program)
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = program
+        _named_here.append(program)
+
+
+def prefer_python_of(program: str) -> None:
+    """Let `python3` be this interpreter for what Spark starts on this machine.
+
+    Executors elsewhere look `python3` up themselves, so that no path can be named: they have
+    another one. What an earlier session of this machine alone was told is taken back; nothing
+    changes where the user has named an interpreter.
+    """
+    if os.environ.get("PYSPARK_PYTHON") in _named_here:
+        del os.environ["PYSPARK_PYTHON"]
+    folder, path = str(Path(program).parent), os.environ.get("PATH", "")
+    is_first = path.split(os.pathsep)[0] == folder
+    if "PYSPARK_PYTHON" in os.environ or is_first or not Path(folder, "python3").exists():
+        return
+    os.environ["PATH"] = os.pathsep.join(filter(None, [folder, path]))
 
 
 def _whole(name: str, unit: str, *, least: int) -> int | None:

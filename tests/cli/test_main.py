@@ -12,7 +12,11 @@ import pytest
 
 from strandline.cli.main import app
 
-VERBS = ["shards", "show", "tail", "history", "holds", "retain", "compact", "fsck", "doctor"]
+VERBS = [
+    *("shards", "show", "tail", "history", "holds"),
+    *("retain", "compact", "fsck", "doctor"),
+    "pack",
+]
 
 
 def test_every_verb_is_there_with_help_and_json(ask):

@@ -11,6 +11,7 @@ looking     shell  the verbs that only look: shards, show, history, holds
 main        shell  the verbs, their options, and what comes of errors
 opening     shell  opens stores and shards for one verb, and says what to try next
 output      shell  documents as tables for people, or as JSON for programs
+packing     shell  the verb that packs this package for executors of a cluster
 render      pure   the pieces that tables are made of, and how numbers read
 reports     pure   what came of work on a store, as tables
 stream      pure   updates and frontiers as lines

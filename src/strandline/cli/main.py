@@ -1,7 +1,7 @@
 """The verbs of `strandline`, their options, and what comes of errors.
 
-Every verb takes the store first (`strandline shards ./lake`) and `--json`. What a verb needs is
-imported when it runs: `--help` and a mistyped option must not wait for Arrow.
+A store comes first (`strandline shards ./lake`), and every verb takes `--json`. What a verb needs
+is imported when it runs: `--help` and a mistyped option must not wait for Arrow.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Protocol, runtime_checkable
 
 import typer
@@ -226,6 +227,24 @@ def doctor(
 
     if examine(store, Output(as_json=json)):
         raise typer.Exit(FAILED)
+
+
+@app.command(rich_help_panel="Spark")
+def pack(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file, or a folder for it; else here."),
+    ] = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="An installed package to take along. Repeat it for more."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Pack this package for executors of a cluster; say what to set."""
+    from strandline.cli.packing import pack_environment
+
+    pack_environment(output, extra or [], Output(as_json=json))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -20,6 +20,7 @@ layouts      shell  the columns of a table as Spark knows them, and the other wa
 lookups      shell  looks keys up: one job, whatever the table's size
 merging      shell  merges a unit of compaction in a task
 opening      shell  opens tables: where a store's handles meet Spark's
+pack         shell  packs this package and its native wheels into an archive for executors
 perform      shell  carries out what tasks are told, against a Blob
 plan         pure   what each task of a range job is told
 put          shell  puts what tasks make, under names that no other attempt has

@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline.config import name_worker_python, spark_is_chosen
+from strandline.config import name_worker_python, prefer_python_of, spark_is_chosen
 from strandline.errors import NotInstalledError, UsageError
 from strandline.spark.confs import at_any_time, at_start, cores_of, is_local, merged
 from strandline.spark.java import require_java
@@ -97,6 +97,8 @@ def _started(app: str, master: str | None, settings: Settings) -> SparkSession:
     if master is not None:
         builder = builder.master(master)
         require_java()
+        # For a session of this machine too: its Java, with its path, serves the next one.
+        prefer_python_of(sys.executable)
         if is_local(master):
             name_worker_python(sys.executable)
     ours = {}
