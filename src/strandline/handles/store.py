@@ -179,6 +179,8 @@ class Store:
         if self._closed or not self._is_here():
             return
         self._closed = True
+        for table in self._tables.values():
+            table.close()
         self.upkeep.stop()
         self.leases.close()
         self.env.consensus.close()
