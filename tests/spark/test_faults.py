@@ -248,7 +248,7 @@ def test_s03_a_missing_middle_among_parts_read_at_once(spark, store, tmp_path):
     shard = filled(store, 12)
     (key,) = objects_at(shard, 5)
     store.env.blob.delete(key)
-    limits = {"maxVersionsPerTrigger": 4, "maxPartitionBytes": 1}
+    limits = {"maxVersionsPerTrigger": 4, "maxPartitionBytes": 1024}
     followed = Followed(spark, store, tmp_path, **limits)
     said = followed.run()
     assert said is not None
@@ -282,7 +282,7 @@ def reversed_pairs(folder: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 def test_s04_rows_carry_their_own_time_in_whatever_order_tasks_end(spark, store, tmp_path):
     filled(store, 16)
     (tmp_path / "marks").mkdir()
-    feed = spark.read.format("strandline").option("maxPartitionBytes", 1)
+    feed = spark.read.format("strandline").option("maxPartitionBytes", 1024)
     changes = feed.option("readChangeFeed", "true").option("startingVersion", 0)
     frame = changes.load(f"{store.url}/events").select("id", "_commit_version")
     turned = frame.mapInArrow(
@@ -302,7 +302,7 @@ def test_s05_a_time_with_several_parts_comes_whole_or_not_at_all(spark, store, t
     assert len(keys) == 3
     kept = store.env.blob.get(keys[1])
     store.env.blob.delete(keys[1])
-    limits = {"maxVersionsPerTrigger": 1, "maxPartitionBytes": 1}
+    limits = {"maxVersionsPerTrigger": 1, "maxPartitionBytes": 1024}
     followed = Followed(spark, store, tmp_path, **limits)
     said = followed.run()
     assert said is not None
@@ -377,7 +377,7 @@ def test_s11_what_a_task_will_read_outlives_compaction_and_collection(spark, sto
         if way == "df":
             frame = table.df(spark)
         else:
-            source = spark.read.format("strandline").option("maxPartitionBytes", 1)
+            source = spark.read.format("strandline").option("maxPartitionBytes", 1024)
             frame = source.load(f"{store.url}/events")
         with collecting(frame.mapInArrow(gated(str(gate.folder)), LAYOUT)) as found:
             gate.first(lambda: "no task began")

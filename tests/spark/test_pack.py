@@ -127,7 +127,7 @@ def test_what_can_not_be_packed_is_named(site, tmp_path):
     (site / "bare-1.0.dist-info/RECORD").unlink()
     with pytest.raises(UsageError, match="linked is installed as a link to its source"):
         pack(tmp_path, extra=["linked"])
-    with pytest.raises(NotInstalledError, match="gone-one, which needy needs, is not installed"):
+    with pytest.raises(NotInstalledError, match="gone-one, which needy needs is not installed"):
         pack(tmp_path, extra=["needy"])
     with pytest.raises(NotInstalledError, match="bare does not say which files it has"):
         pack(tmp_path, extra=["bare"])
@@ -155,7 +155,9 @@ def test_a_python_without_packages_runs_what_workers_run_from_it(tmp_path):
     assert not {"pyspark", "py4j", "pytest", "typer"} & made.versions.keys()
     folder = tmp_path / FOLDER
     with tarfile.open(made.path) as archive:
-        archive.extractall(folder, filter="data")
+        # Early releases of Python 3.11 have no filters.
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(folder, **safe)
     program = (
         "import sys, importlib.metadata, pyarrow.parquet, pyarrow.dataset, polars, numpy\n"
         "import strandline.spark.worker, strandline.spark.perform, strandline.spark.blocks\n"
