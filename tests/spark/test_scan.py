@@ -68,6 +68,7 @@ def expected(store: Store, as_of: int | None = None) -> Counter[tuple[object, ..
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+@pytest.mark.floor
 @pytest.mark.parametrize("way", ["scanned", "by tasks"])
 @pytest.mark.parametrize("key", [("id",), ()], ids=["keyed", "without a key"])
 def test_a_frame_equals_the_snapshot_at_every_time(

@@ -34,6 +34,7 @@ def write(frame, store, table="t", mode="append", **options):
     frame.write.format("strandline").mode(mode).options(**options).save(f"{store.url}/{table}")
 
 
+@pytest.mark.floor
 def test_rows_written_by_spark_are_read_by_it_and_by_everybody(spark, store):
     rows = spark.range(3).selectExpr("id AS k", "'new' AS v", "id = 2 AS gone")
     write(rows, store, keys="k", deleteWhen="gone")
@@ -74,6 +75,7 @@ def test_every_type_of_spark_comes_back_as_it_went(spark, store):
     assert found.orderBy("k").collect() == rows.orderBy("k").collect()
 
 
+@pytest.mark.floor
 def test_a_stream_goes_from_table_to_table_exactly_once(spark, store, tmp_path):
     target = store.shard("copy", COLUMNS, key=["k"])
     checkpoint = tmp_path / "checkpoint"
@@ -104,6 +106,7 @@ def test_a_stream_goes_from_table_to_table_exactly_once(spark, store, tmp_path):
     assert target.snapshot().count() == 12
 
 
+@pytest.mark.floor
 def test_sql_creates_reads_and_inserts(spark, store):
     spark.sql("DROP TABLE IF EXISTS sql_t")
     spark.sql(f"CREATE TABLE sql_t USING strandline OPTIONS (path '{store.url}', table 't')")

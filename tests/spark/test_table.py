@@ -60,6 +60,7 @@ def test_nothing_to_append_moves_no_time(spark, store, table):
     assert table.shard.upper.time == 0
 
 
+@pytest.mark.floor
 def test_an_upsert_inserts_replaces_deletes_and_leaves_alone(spark, store, table):
     table.append(spark.createDataFrame([(1, "a", 1), (2, "b", 1), (3, "c", 1)], DDL))
     came = spark.createDataFrame(
@@ -133,6 +134,7 @@ def test_a_replica_settles_an_interval_or_is_told_who_did(spark, store, table):
     assert table.upsert(nothing, lower=3, upper=5).upper.time == 5
 
 
+@pytest.mark.floor
 def test_keys_are_looked_up_as_of_a_time_from_arrow_and_from_spark(spark, store, table):
     table.append(spark.range(0, 30_000, 1, 2).selectExpr("id k", "'old' v", "id n"))
     table.upsert(spark.createDataFrame([(5, "new", 0)], DDL))
@@ -190,6 +192,7 @@ TYPED = [
 ]
 
 
+@pytest.mark.floor
 def test_values_of_every_type_go_through_a_table_and_come_back(spark, store):
     columns = {f"c{at}": pa.array([None, value], kind) for at, (kind, value) in enumerate(TYPED)}
     rows = pa.table({"k": [1, 2], **columns})
