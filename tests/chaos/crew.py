@@ -112,6 +112,9 @@ class Crew:
         order = [*victims, member.pid] if helpers_first else [member.pid, *victims]
         for pid in order:
             _send(pid, signal.SIGKILL)
+        # Helpers that were paused with it go on, and notice that they are alone.
+        for pid in member.paused:
+            _send(pid, signal.SIGCONT)
         member.killed = True
         member.paused.clear()
         member.started.wait()

@@ -97,7 +97,6 @@ CONNECTED = """
 @pytest.mark.spark
 @pytest.mark.process
 def test_a_session_of_spark_connect_does_as_well(tmp_path):
-    pytest.importorskip("grpc")
     script = tmp_path / "connected.py"
     script.write_text(textwrap.dedent(CONNECTED))
     # A process has either kind of session, never both; the test's own is a classic one. The

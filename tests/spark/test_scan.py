@@ -86,6 +86,22 @@ def test_a_frame_equals_the_snapshot_at_every_time(
         assert content(table.df(spark, time)) == expected(store, time)
 
 
+def test_of_a_part_with_several_times_later_rows_are_left_out(
+    spark: SparkSession, store: Store
+) -> None:
+    shard = store.shard("orders", SCHEMA, key=("id",))
+    inserted = rows(range(6000), "first")
+    times = pa.array([number % 3 for number in range(6000)], pa.int64())
+    with shard.writer() as writer:
+        writer.compare_and_append(inserted.append_column("_time", times), lower=0, upper=3)
+    assert [part.inserts for batch in shard.state().batches for part in batch.parts] == [True]
+    table = store.table("orders")
+    for time in range(3):
+        frame = table.df(spark, time)
+        assert frame.inputFiles()
+        assert content(frame) == expected(store, time)
+
+
 def test_changes_of_an_interval_come_with_their_times(spark: SparkSession, store: Store) -> None:
     table = filled(store, ("id",))
     found = table.changes(2, 5, spark=spark).toArrow()

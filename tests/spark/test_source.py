@@ -158,7 +158,6 @@ def test_one_loaded_table_may_be_used_with_several_filters(spark, store):
 @pytest.mark.process
 @pytest.mark.spark
 def test_connect_reads_writes_and_streams(store, tmp_path):
-    pytest.importorskip("grpc")
     store.shard("copy", COLUMNS)
     program = textwrap.dedent(
         """
