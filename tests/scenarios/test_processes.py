@@ -29,6 +29,8 @@ pytestmark = pytest.mark.process
 LEASE = 1_000
 WAIT = 10 * LEASE
 """Half of what the simulator waits: this is real time."""
+KEPT = 100
+"""More records and objects than upkeep leaves of any number of appends."""
 SCHEMA = pa.schema([("id", pa.int64())])
 SETTINGS = Settings(lease_ms=LEASE, inline_max_bytes=0, upkeep_ms=50, manifest_every=32)
 
@@ -193,17 +195,15 @@ told()
     name = child.says()
     clock = SystemClock()
     ends = clock.monotonic_ms() + WAIT
-    records = unneeded = appends = 0
-    while clock.monotonic_ms() < ends:
+    appends = 0
+    while clock.monotonic_ms() < ends or appends < 4 * KEPT:
         lake.fill(appends + 10)
         appends += 10
         assert name in lake.shard.state().readers, f"lost after {appends} appends"
-        records, unneeded = max(records, lake.records()), max(unneeded, lake.unneeded())
-    assert appends >= 100
-    # Without upkeep there would be more of both than appends; how many pile up between two rounds
-    # depends on how fast this machine appends.
-    assert records <= max(300, appends // 2)
-    assert unneeded <= max(300, appends // 2)
+    # How many pile up while appends go on depends on how fast this machine appends beside its upkeep.
+    # What the idle reader holds is what is left once upkeep has caught up.
+    _until(lambda: lake.records() <= KEPT and lake.unneeded() <= KEPT, within_ms=60_000)
+    assert name in lake.shard.state().readers
     child.tell("read")
     assert child.says() == "[0]"
 
