@@ -6,7 +6,8 @@
     │   ├── BoundsError             times outside what the call declares
     │   ├── SchemaError             rows, columns or filters that do not fit the schema
     │   ├── SinceError              a time that can no longer be told apart
-    │   ├── NotFoundError           no shard or timeline of that name
+    │   ├── NotFoundError           no shard, timeline or pipeline of that name
+    │   ├── ProgramError            a program that can't be run as it is written
     │   └── HandleClosedError       a handle used after it was given back
     ├── ConflictError             another writer won: refresh, then decide again
     │   └── FencedError             a newer owner took over: stop
@@ -16,9 +17,13 @@
     ├── StoreError                the outside world failed
     │   ├── NotAppliedError         it did not happen: retry freely
     │   ├── MaybeAppliedError       it may have happened: read back before retrying
+    │   ├── SourceError             a source could not be reached or read
+    │   │   └── SourceGoneError       rows that were sealed can't be read any more
     │   └── StalledError            progress stopped at a frontier: see the cause
     ├── CorruptionError           durable data is not what it says: stop, keep the evidence
     │   ├── NewerFormatError        written by a newer version: upgrade Strandline
+    │   ├── JournalError            a journal whose records do not follow each other
+    │   ├── ReplayDivergedError     a time was computed again, with another answer
     │   └── ReplicaDivergedError    two replicas computed different rows for one time
     └── InvariantError            a bug in Strandline
 
@@ -68,6 +73,10 @@ class HandleClosedError(UsageError):
     """The handle was closed, or belongs to another process; open a new one."""
 
 
+class ProgramError(UsageError):
+    """A program that can't be run as it is written; the message lists every reason by line."""
+
+
 class ConflictError(StrandlineError):
     """Another writer won: refresh, then decide again."""
 
@@ -100,6 +109,14 @@ class MaybeAppliedError(StoreError):
     """It may have happened: read back before retrying."""
 
 
+class SourceError(StoreError):
+    """A source could not be reached or read; nothing was taken from it."""
+
+
+class SourceGoneError(SourceError):
+    """Rows that were sealed can't be read any more: amend the transaction, or bring them back."""
+
+
 class StalledError(StoreError):
     """A reader stopped at a frontier and stays there; the cause is chained."""
 
@@ -110,6 +127,14 @@ class CorruptionError(StrandlineError):
 
 class NewerFormatError(CorruptionError):
     """Written by a newer version of Strandline: upgrade before opening it."""
+
+
+class JournalError(CorruptionError):
+    """A journal whose records are damaged, missing or out of order."""
+
+
+class ReplayDivergedError(CorruptionError):
+    """A time that was computed again has another answer than the one on record."""
 
 
 class ReplicaDivergedError(CorruptionError):

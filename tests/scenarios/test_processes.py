@@ -200,8 +200,8 @@ told()
         lake.fill(appends + 10)
         appends += 10
         assert name in lake.shard.state().readers, f"lost after {appends} appends"
-    # How many pile up while appends go on depends on how fast this machine appends beside its upkeep.
-    # What the idle reader holds is what is left once upkeep has caught up.
+    # How many pile up while appends go on depends on this machine; what the idle reader holds is
+    # what is left once upkeep has caught up.
     _until(lambda: lake.records() <= KEPT and lake.unneeded() <= KEPT, within_ms=60_000)
     assert name in lake.shard.state().readers
     child.tell("read")
