@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptionError, ReplicaDivergedError, SinceError
 from strandline.model.digest import Digest
+from strandline.model.frontier import Frontier
 from strandline.shard.moments import decode_moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline.model.frontier import Frontier, Time
+    from strandline.model.frontier import Time
     from strandline.shard.machine import Machine
     from strandline.shard.state import Moment, State
 
@@ -48,6 +49,21 @@ def check_settled(
         if theirs is not None:
             _compare(machine.name, digests, theirs, edge)
             return edge
+    raise CorruptionError(f"shard {machine.name}: a list of its times is missing; run fsck")
+
+
+def digest_at(machine: Machine, time: Time) -> Digest | None:
+    """What the newest state holds at a time, committed or not; `None` if history is merged past it.
+
+    For whoever moves the timeline of an attached shard: nobody else may see what is not committed.
+    """
+    for _ in range(_ATTEMPTS):
+        state = machine.refresh()
+        if state.readable_from() > time:
+            return None
+        found = _digests(machine, state, time, Frontier(time + 1))
+        if found is not None:
+            return found.get(time, Digest.ZERO)
     raise CorruptionError(f"shard {machine.name}: a list of its times is missing; run fsck")
 
 

@@ -139,6 +139,20 @@ class Writer:
         with self._alone():
             return _of_no_batch(self._append_at(rows, lower, upper, _Through(timeline, epoch)))
 
+    def commit_parts_through(
+        self,
+        timeline: str,
+        epoch: int,
+        batch: Batch,
+        digests: Mapping[Time, Digest],
+        *,
+        lower: Time,
+        upper: Time | Frontier | None,
+    ) -> Appended | UpperMismatch:
+        """`commit_parts` for whoever moves the timeline that the shard is attached to."""
+        through = _Through(timeline, epoch)
+        return _of_no_batch(self._commit_parts(batch, digests, (lower, upper), through))
+
     @overload
     def append(self, rows: object) -> Appended: ...
     @overload
@@ -260,7 +274,16 @@ class Writer:
         `Shard.txn` tells before anything is put.
         """
         through = _Through(txn=None if txn is None else valid_txn(txn))
-        begin, end = check_interval(lower, upper)
+        return self._commit_parts(batch, digests, (lower, upper), through)
+
+    def _commit_parts(
+        self,
+        batch: Batch,
+        digests: Mapping[Time, Digest],
+        bounds: tuple[Time, Time | Frontier | None],
+        through: _Through,
+    ) -> Appended | UpperMismatch | Repeated:
+        begin, end = check_interval(*bounds)
         self._stage.check_count(len(digests))
         state = self._machine.state
         own = f"{state.id}/{self.id}/"

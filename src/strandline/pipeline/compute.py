@@ -1,0 +1,90 @@
+"""The Computer port: what a sealed transaction makes of the collections of a program.
+
+Two computers given the same work must answer the same, digest for digest: Spark's, and the one of
+plain Arrow that the simulator uses. A computer reads shards as of `work.time - 1`, which is
+committed, and never appends: who lands its deltas, and whether they count, is the loop's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from strandline.model.digest import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from strandline.connectors.source import Split
+    from strandline.handles.write import Writer
+    from strandline.journal.record import StagedRef
+    from strandline.model.frontier import Time
+    from strandline.parts.part import Batch
+    from strandline.views.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What one endpoint brings into a transaction: exact ranges, or rows that were staged."""
+
+    endpoint: str
+    table: str
+    splits: tuple[Split, ...] = ()
+    staged: tuple[StagedRef, ...] = ()
+    replaces: bool = False
+    """The rows are all that the table holds from now on; only the difference is emitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Everything that decides what a time holds; agreed on before anybody computes it."""
+
+    time: Time
+    now_ms: int
+    """What `now()` is in the program."""
+    program: Program
+    intakes: tuple[Intake, ...]
+    shards: Mapping[str, str]
+    """The shard of each collection: tables, views, and their errors."""
+    writers: Mapping[str, Writer] = field(default_factory=dict)
+    """Under whose id a computer may put parts, for each collection; it never appends by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The updates of one collection at one time, as rows or as parts that were put."""
+
+    digest: Digest
+    updates: pa.Table | None = None
+    """With `_diff`; their time is that of the work."""
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What came in and what it changed. A collection that is left out has no change."""
+
+    inputs: Mapping[str, Digest]
+    deltas: Mapping[str, Delta]
+
+    def digests(self) -> dict[str, Digest]:
+        """Of each collection that changes."""
+        return {
+            name: delta.digest for name, delta in self.deltas.items() if delta.digest != Digest.ZERO
+        }
+
+
+class Computer(Protocol):
+    """Computes transactions; holds no state that a restart would lose."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Of everything that an answer may depend on; `BEGIN` records them."""
+        ...
+
+    def compute(self, work: Work) -> Computed:
+        """The same answer for the same work, whoever asks and however often."""
+        ...
+

@@ -1,0 +1,39 @@
+"""Rows, bytes or delay close a transaction, whichever comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.connectors.position import Range
+from strandline.pipeline.offer import Close, Offered, Wait, closing
+from strandline.pipeline.settings import PipelineSettings
+
+SETTINGS = PipelineSettings(rows_max=10, bytes_max=1_000, delay_ms=500, poll_ms=100)
+
+
+def _offered(rows: int, size: int = 0) -> Offered:
+    return Offered(Range({"0": (0, rows)}), rows, size)
+
+
+@pytest.mark.parametrize(
+    ("offers", "since_ms", "now_ms", "expected"),
+    [
+        ([], None, 0, Wait(100, None)),
+        ([_offered(0)], 100, 900, Wait(100, None)),
+        ([_offered(1)], None, 50, Wait(100, 50)),
+        ([_offered(1)], 50, 500, Wait(50, 50)),
+        ([_offered(1)], 50, 549, Wait(1, 50)),
+        ([_offered(1)], 50, 550, Close()),
+        ([_offered(9)], None, 0, Wait(100, 0)),
+        ([_offered(10)], None, 0, Close()),
+        ([_offered(5), _offered(5)], None, 0, Close()),
+        ([_offered(1, 999)], None, 0, Wait(100, 0)),
+        ([_offered(1, 1_000)], None, 0, Close()),
+        ([_offered(1, 600), _offered(1, 400)], None, 0, Close()),
+    ],
+)
+def test_when_a_transaction_closes(
+    offers: list[Offered], since_ms: float | None, now_ms: float, expected: Close | Wait
+) -> None:
+    named = {f"source{number}": offer for number, offer in enumerate(offers)}
+    assert closing(named, since_ms, now_ms, SETTINGS) == expected
