@@ -9,6 +9,7 @@ assembly  shell  the only place where ports meet their implementations
 
 model/    the nouns that every other package speaks, and the ports of time, chance and tasks
 store/    bytes that survive us: the ports Blob and Consensus, and their backends
+connectors/  where rows enter: sources, formats, envelopes
 parts/    how rows lie in objects: formats, statistics, filters, kernels
 shard/    a durable collection's metadata: decisions, commits, leases, timelines
 reading/  from parts back to rows: listing, fetching, snapshots, changes as they come

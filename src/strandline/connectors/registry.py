@@ -1,0 +1,47 @@
+"""Connectors by name, each loaded when it is first asked for.
+
+A connector is a module with `open_source(options, ports)`, see `source.Open`, and
+`fetch(split, resolve)`, see `source.Fetch`. Executors find the latter by the name in the split.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from strandline.errors import UsageError
+from strandline.model.ids import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from strandline.connectors.source import Fetch, Open, Ports, ResolveSecret, Source, Split
+
+CONNECTORS = {
+    "files": "strandline.connectors.files",
+    "generator": "strandline.connectors.generator",
+    "kafka": "strandline.connectors.kafka",
+    "push": "strandline.connectors.push",
+    "shard": "strandline.connectors.shard",
+}
+
+
+def open_source(connector: str, options: Mapping[str, str], ports: Ports) -> Source:
+    """The source that a table's USING and OPTIONS ask for."""
+    return cast("Open", _named(connector, "open_source"))(options, ports)
+
+
+def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, read by the connector that it names."""
+    return cast("Fetch", _named(split.connector, "fetch"))(split, resolve)
+
+
+def _named(connector: str, attribute: str) -> object:
+    module = CONNECTORS.get(connector)
+    if module is None:
+        raise UsageError(
+            f"there is no connector {printable(connector)}: use one of {', '.join(CONNECTORS)}"
+        )
+    return getattr(import_module(module), attribute)
