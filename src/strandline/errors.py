@@ -74,7 +74,14 @@ class HandleClosedError(UsageError):
 
 
 class ProgramError(UsageError):
-    """A program that can't be run as it is written; the message lists every reason by line."""
+    """A program that can't be run as it is written; the message lists every reason by line.
+
+    `troubles` are the same as (line, what is wrong, what to do) each; line 0 has no text.
+    """
+
+    def __init__(self, message: str, *, troubles: tuple[tuple[int, str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.troubles = troubles
 
 
 class ConflictError(StrandlineError):
