@@ -14,6 +14,7 @@ parts/    how rows lie in objects: formats, statistics, filters, kernels
 shard/    a durable collection's metadata: decisions, commits, leases, timelines
 reading/  from parts back to rows: listing, fetching, snapshots, changes as they come
 upkeep/   what keeps a shard small and fast: merging, collecting, checking
+journal/  what a pipeline did, as a chain of records, and what follows from it
 handles/  what users hold: stores, shards, readers, writers, owners of timelines
 spark/    Spark as the data plane; the only package that imports pyspark
 cli/      the store seen and tended from a terminal

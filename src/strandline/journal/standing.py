@@ -1,0 +1,428 @@
+"""Where a pipeline stands: all its records, added up. Pure.
+
+`advance` is the whole law of the journal. What each record needs to be legal:
+
+    record       needs
+    ----------   ------------------------------------------------------------------------------
+    PROGRAM      it is not on record yet
+    BIND         nothing is sealed
+    ENDPOINT     a legal move: added, paused, resumed, removed
+    PROMOTE      nothing is sealed; the epoch is one more; the program is on record
+    BEGIN        nothing is sealed; the next time, this epoch, this program; its handle is open;
+                 its clock does not go back
+    INPUT        its BEGIN; one per endpoint, which is neither removed nor paused; nothing that
+                 was taken before
+    SEAL         its BEGIN
+    AMEND        this very time is sealed, with this endpoint
+    COMMIT       this very time is sealed; this epoch; a digest for each endpoint and for no
+                 other; its clock does not go back
+    ABORT        the handle was not closed before
+    CHECKPOINT   nothing is sealed; the last committed time, this epoch, this program
+
+and between BEGIN and SEAL nothing but INPUT. The first record founds the pipeline: it has no
+epoch before its first PROMOTE, and nothing can begin. All else is refused by name, both when it
+is about to be written and when it is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from strandline.errors import JournalError, invariant
+from strandline.journal import record as r
+from strandline.journal.chain import ORIGIN
+from strandline.journal.record import Begin, Input, Position, Program, StagedRef, Taken
+from strandline.model.frontier import Frontier, Time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+KEPT = 2
+"""So many checkpoints are kept."""
+
+_replace = msgspec.structs.replace
+_MOVES = {
+    ("", "added"): "live",
+    ("removed", "added"): "live",
+    ("live", "paused"): "paused",
+    ("paused", "resumed"): "live",
+    ("live", "removed"): "removed",
+    ("paused", "removed"): "removed",
+}
+
+
+class Bound(msgspec.Struct, frozen=True, array_like=True):
+    """What a name of the program means."""
+
+    shard: str
+    role: str
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint that is kept, and where."""
+
+    lsn: int
+    entry: int
+    t: Time | None
+    snapshot: StagedRef
+
+
+class Sealed(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction that will be computed, by somebody, from exactly this."""
+
+    begin: Begin
+    inputs: tuple[Input, ...]
+
+    @property
+    def t(self) -> Time:
+        return self.begin.t
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(each.endpoint for each in self.inputs)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The fold of all records up to `lsn`. Its mappings are shared: never change one in place."""
+
+    pipeline: str
+    lsn: int
+    """The last record; -1 before the first."""
+    digest: bytes
+    """The hash of the last record of the last whole entry."""
+    entry: int
+    """The consensus version of the last whole entry; -1 before the first."""
+    last: str
+    """The last record in words, led by its kind; empty before the first."""
+    epoch: int
+    program: str
+    """The hash of the program that was promoted last."""
+    programs: dict[str, Program]
+    """That program, and those that were put on record after it."""
+    bindings: dict[str, Bound]
+    endpoints: dict[str, str]
+    """`live`, `paused` or `removed`, for each endpoint that was ever added."""
+    committed: Frontier
+    instant_ms: int
+    """The latest instant on record, of a BEGIN or a COMMIT; none after it is earlier."""
+    committed_ms: int
+    """The instant of the last COMMIT."""
+    begun: Sealed | None
+    """Between BEGIN and SEAL, which only the inside of an entry is."""
+    sealed: Sealed | None
+    """Sealed and not yet committed."""
+    positions: dict[str, Position]
+    """By endpoint, what the committed transactions have taken."""
+    acknowledged: dict[str, Position]
+    """The positions of the newest checkpoint: sources may forget what is before them (S86)."""
+    producers: dict[str, dict[str, int]]
+    """By endpoint, the last sequence number of each producer that was sealed."""
+    closed: dict[str, Time | None]
+    """Handles that were closed: with their time if they committed. See `Checkpoints.publish`."""
+    checkpoints: tuple[Kept, ...]
+    """The newest ones, the newest last."""
+
+    @classmethod
+    def empty(cls, pipeline: str) -> Standing:
+        """Before the first record."""
+        return cls(
+            pipeline=pipeline,
+            lsn=-1,
+            digest=ORIGIN,
+            entry=-1,
+            last="",
+            epoch=0,
+            program="",
+            programs={},
+            bindings={},
+            endpoints={},
+            committed=Frontier(0),
+            instant_ms=0,
+            committed_ms=0,
+            begun=None,
+            sealed=None,
+            positions={},
+            acknowledged={},
+            producers={},
+            closed={},
+            checkpoints=(),
+        )
+
+    @property
+    def next_t(self) -> Time:
+        """The time of the next transaction, or of the one that is sealed. No gap, no reuse."""
+        invariant(self.committed.time is not None, "a pipeline never ends its time")
+        return self.committed.time or 0
+
+    @property
+    def last_kind(self) -> str:
+        """`COMMIT` and so on; empty before the first record."""
+        return self.last.partition(" ")[0]
+
+    @property
+    def pending(self) -> dict[str, Position]:
+        """The positions once what is sealed is committed: from here the next plan starts."""
+        return self.positions if self.sealed is None else taken(self.positions, self.sealed.inputs)
+
+    def not_before(self, now_ms: int) -> int:
+        """`now_ms`, or the latest instant on record where the store's clock went back."""
+        return max(now_ms, self.instant_ms)
+
+
+def advance(standing: Standing, record: r.Record) -> Standing:
+    """The standing after one more record; `JournalError` names both if it may not follow."""
+    if standing.begun is not None and not isinstance(record, (Input, r.Seal)):
+        _refuse(standing, record, f"{standing.begun.t} is begun and not sealed")
+    after = _RULES[type(record)](standing, record)
+    return _replace(after, lsn=standing.lsn + 1, last=r.describe(record))
+
+
+def advance_all(standing: Standing, records: Iterable[r.Record]) -> Standing:
+    """The standing after a whole entry.
+
+    It may not end between BEGIN and SEAL, and the first one has to promote a program: a journal
+    that anybody can find has an epoch.
+    """
+    for record in records:
+        standing = advance(standing, record)
+    if standing.epoch == 0:
+        raise JournalError(f"pipeline {standing.pipeline}: its first entry promotes no program")
+    if standing.begun is not None:
+        raise JournalError(
+            f"pipeline {standing.pipeline}: the entry that ends with record "
+            f"{r.lsn_text(standing.lsn)} begins {standing.begun.t} and does not seal it"
+        )
+    return standing
+
+
+def settle(standing: Standing, entry: int, digest: bytes) -> Standing:
+    """The standing after an entry, with the entry's place in the chain."""
+    return _replace(standing, entry=entry, digest=digest)
+
+
+def taken(positions: dict[str, Position], inputs: Iterable[Input]) -> dict[str, Position]:
+    """Positions after some inputs. An empty range `[6, 6)` leaves its partition at 6 (S77)."""
+    after = dict(positions)
+    for each in inputs:
+        if each.taken is not None:
+            stops = {partition: stop for partition, (_, stop) in each.taken.items()}
+            after[each.endpoint] = {**after.get(each.endpoint, {}), **stops}
+    return after
+
+
+def _program(standing: Standing, record: Program) -> Standing:
+    if record.hash in standing.programs:
+        _refuse(standing, record, "that program is on record already")
+    if (record.text is None) == (record.staged is None):
+        _refuse(standing, record, "a program has a text, here or staged, and one only")
+    return _replace(standing, programs={**standing.programs, record.hash: record})
+
+
+def _bind(standing: Standing, record: r.Bind) -> Standing:
+    _nothing_sealed(standing, record)
+    bindings = {**standing.bindings}
+    if record.shard is not None:
+        bindings[record.name] = Bound(record.shard, record.role)
+    elif bindings.pop(record.name, None) is None:
+        _refuse(standing, record, "there is no such name to give up")
+    return _replace(standing, bindings=bindings)
+
+
+def _endpoint(standing: Standing, record: r.Endpoint) -> Standing:
+    before = standing.endpoints.get(record.name, "")
+    after = _MOVES.get((before, record.action))
+    if after is None:
+        _refuse(standing, record, f"that endpoint is {before or 'unknown'}")
+    return _replace(standing, endpoints={**standing.endpoints, record.name: after})
+
+
+def _promote(standing: Standing, record: r.Promote) -> Standing:
+    _nothing_sealed(standing, record)
+    if record.epoch != standing.epoch + 1:
+        _refuse(standing, record, f"the next epoch is {r.epoch_text(standing.epoch + 1)}")
+    program = standing.programs.get(record.program)
+    if program is None:
+        _refuse(standing, record, "its program is not on record")
+    return _replace(
+        standing,
+        epoch=record.epoch,
+        program=record.program,
+        programs={record.program: program},
+    )
+
+
+def _begin(standing: Standing, record: Begin) -> Standing:
+    _nothing_sealed(standing, record)
+    _ours(standing, record)
+    if record.t != standing.next_t:
+        _refuse(standing, record, f"the next time is {standing.next_t}")
+    if record.program != standing.program:
+        _refuse(standing, record, "it is of another program than the one that was promoted")
+    if record.handle is not None:
+        _open(standing, record, record.handle)
+    _forward(standing, record, record.now_ms)
+    return _replace(standing, begun=Sealed(record, ()), instant_ms=record.now_ms)
+
+
+def _input(standing: Standing, record: Input) -> Standing:
+    begun = _of_begun(standing, record)
+    if record.endpoint in begun.endpoints:
+        _refuse(standing, record, "that endpoint has an input in this transaction already")
+    if standing.endpoints.get(record.endpoint, "live") != "live":
+        _refuse(standing, record, f"that endpoint is {standing.endpoints[record.endpoint]}")
+    _not_taken(standing, record, record.taken)
+    known = standing.producers.get(record.endpoint, {})
+    for producer, sequence in record.producers.items():
+        if sequence <= known.get(producer, -1):
+            _refuse(standing, record, f"{sequence} of producer {producer} was sealed before")
+    return _replace(standing, begun=Sealed(begun.begin, (*begun.inputs, record)))
+
+
+def _seal(standing: Standing, record: r.Seal) -> Standing:
+    sealed = _of_begun(standing, record)
+    handle = sealed.begin.handle
+    producers = standing.producers
+    for each in sealed.inputs:
+        if each.producers:
+            known = producers.get(each.endpoint, {})
+            producers = {**producers, each.endpoint: {**known, **each.producers}}
+    return _replace(
+        standing,
+        begun=None,
+        sealed=sealed,
+        producers=producers,
+        closed=standing.closed if handle is None else {**standing.closed, handle: sealed.t},
+    )
+
+
+def _amend(standing: Standing, record: r.Amend) -> Standing:
+    sealed = _of_sealed(standing, record)
+    if record.endpoint not in sealed.endpoints:
+        _refuse(standing, record, "that endpoint has no input in this transaction")
+    _not_taken(standing, record, record.taken)
+    inputs = tuple(
+        _replace(each, taken=record.taken, staged=record.staged)
+        if each.endpoint == record.endpoint
+        else each
+        for each in sealed.inputs
+    )
+    return _replace(standing, sealed=Sealed(sealed.begin, inputs))
+
+
+def _commit(standing: Standing, record: r.Commit) -> Standing:
+    sealed = _of_sealed(standing, record)
+    _ours(standing, record)
+    for endpoint in sealed.endpoints:
+        if endpoint not in record.inputs:
+            _refuse(standing, record, f"endpoint {endpoint} was sealed and has no digest")
+    for endpoint in record.inputs:
+        if endpoint not in sealed.endpoints:
+            _refuse(standing, record, f"endpoint {endpoint} has a digest and was not sealed")
+    _forward(standing, record, record.instant_ms)
+    return _replace(
+        standing,
+        committed=Frontier(sealed.t + 1),
+        instant_ms=record.instant_ms,
+        committed_ms=record.instant_ms,
+        sealed=None,
+        positions=taken(standing.positions, sealed.inputs),
+    )
+
+
+def _abort(standing: Standing, record: r.Abort) -> Standing:
+    _open(standing, record, record.handle)
+    return _replace(standing, closed={**standing.closed, record.handle: None})
+
+
+def _checkpoint(standing: Standing, record: r.Checkpoint) -> Standing:
+    _nothing_sealed(standing, record)
+    _ours(standing, record)
+    if record.t != standing.committed.last():
+        _refuse(standing, record, f"{standing.committed} is committed")
+    if record.program != standing.program:
+        _refuse(standing, record, "it is of another program than the one that was promoted")
+    kept = Kept(standing.lsn + 1, standing.entry + 1, record.t, record.snapshot)
+    return _replace(
+        standing,
+        checkpoints=(*standing.checkpoints, kept)[-KEPT:],
+        acknowledged=standing.positions,
+    )
+
+
+_RULES: dict[type[r.Record], Callable[[Standing, Any], Standing]] = {
+    Program: _program,
+    r.Bind: _bind,
+    r.Endpoint: _endpoint,
+    r.Promote: _promote,
+    Begin: _begin,
+    Input: _input,
+    r.Seal: _seal,
+    r.Amend: _amend,
+    r.Commit: _commit,
+    r.Abort: _abort,
+    r.Checkpoint: _checkpoint,
+}
+
+
+def _nothing_sealed(standing: Standing, record: r.Record) -> None:
+    if standing.sealed is not None:
+        _refuse(standing, record, f"{standing.sealed.t} is sealed and not committed")
+
+
+def _ours(standing: Standing, record: Begin | r.Commit | r.Checkpoint) -> None:
+    if standing.epoch == 0:
+        _refuse(standing, record, "no program was promoted yet")
+    if record.epoch != standing.epoch:
+        epochs = r.epoch_text(record.epoch), r.epoch_text(standing.epoch)
+        _refuse(standing, record, "it is of {}, and this is {}".format(*epochs))
+
+
+def _of_begun(standing: Standing, record: Input | r.Seal) -> Sealed:
+    if standing.begun is None:
+        _refuse(standing, record, "no transaction is begun")
+    if record.t != standing.begun.t:
+        _refuse(standing, record, f"{standing.begun.t} is begun")
+    return standing.begun
+
+
+def _of_sealed(standing: Standing, record: r.Amend | r.Commit) -> Sealed:
+    if standing.sealed is None:
+        _refuse(standing, record, "nothing is sealed")
+    if record.t != standing.sealed.t:
+        _refuse(standing, record, f"{standing.sealed.t} is sealed")
+    return standing.sealed
+
+
+def _open(standing: Standing, record: r.Record, handle: str) -> None:
+    if handle in standing.closed:
+        t = standing.closed[handle]
+        how = "aborted" if t is None else f"committed as {t}"
+        _refuse(standing, record, f"handle {handle} was {how}")
+
+
+def _forward(standing: Standing, record: r.Record, instant_ms: int) -> None:
+    if instant_ms < standing.instant_ms:
+        _refuse(standing, record, f"its instant {instant_ms} is before {standing.instant_ms}")
+
+
+def _not_taken(standing: Standing, record: Input | r.Amend, ranges: Taken | None) -> None:
+    position = standing.positions.get(record.endpoint, {})
+    for partition, (start, stop) in (ranges or {}).items():
+        if not 0 <= start <= stop:
+            _refuse(standing, record, f"[{start}, {stop}) of {partition} is no range")
+        if start < position.get(partition, 0):
+            _refuse(
+                standing,
+                record,
+                f"{partition} was taken up to {position[partition]} before, and starts at {start}",
+            )
+
+
+def _refuse(standing: Standing, record: r.Record, reason: str) -> NoReturn:
+    before = f"{r.lsn_text(standing.lsn)} {standing.last}" if standing.last else "the beginning"
+    raise JournalError(
+        f"pipeline {standing.pipeline}: {r.lsn_text(standing.lsn + 1)} {r.describe(record)} "
+        f"can't follow {before}: {reason}"
+    )
