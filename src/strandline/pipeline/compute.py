@@ -87,4 +87,3 @@ class Computer(Protocol):
     def compute(self, work: Work) -> Computed:
         """The same answer for the same work, whoever asks and however often."""
         ...
-

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from strandline.errors import invariant
 from strandline.handles.verify import digest_at
 from strandline.model.digest import Digest
@@ -23,6 +21,8 @@ from strandline.shard.command import UpperMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pyarrow as pa
 
     from strandline.handles.store import Store
     from strandline.handles.write import Appended, Writer

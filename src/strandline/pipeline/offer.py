@@ -1,11 +1,11 @@
 """When an automatic transaction closes, and what goes into it. Pure.
 
-    offered                                   then
-    --------------------------------------    -----------------------------------------
-    no row by any source                      nothing: forget when the first one came
-    `rows_max` rows or `bytes_max` bytes      close at once
-    some, the first `delay_ms` ago or more    close
-    some, younger                             wait for as long as is left
+offered                                   then
+--------------------------------------    -----------------------------------------
+no row by any source                      nothing: forget when the first one came
+`rows_max` rows or `bytes_max` bytes      close at once
+some, the first `delay_ms` ago or more    close
+some, younger                             wait for as long as is left
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """What a replica may be doing, and which moves are legal: one table. Pure.
 
-    state                            event       then
-    -----------------------------    ---------   --------
-    starting                         caught_up   running: what is committed is visible
-    starting, running                stall       stalled: its frontier stands, there is work
-    stalled                          progress    running
-    starting, running, stalled       pause       paused
-    paused                           resume      starting: it catches up, as after a start
-    starting, running, stalled,      stop        stopping
-      paused
-    stopping                         stopped     stopped: its checkpoint is durable
-    all of these                     fail        failed, with the reason
-    all of these                     fence       fenced: a newer generation took over
+state                            event       then
+-----------------------------    ---------   --------
+starting                         caught_up   running: what is committed is visible
+starting, running                stall       stalled: its frontier stands, there is work
+stalled                          progress    running
+starting, running, stalled       pause       paused
+paused                           resume      starting: it catches up, as after a start
+starting, running, stalled,      stop        stopping
+  paused
+stopping                         stopped     stopped: its checkpoint is durable
+all of these                     fail        failed, with the reason
+all of these                     fence       fenced: a newer generation took over
 """
 
 from __future__ import annotations

@@ -1,0 +1,13 @@
+"""One running program: what goes into each transaction, who computes it, when it counts.
+
+agree     pure   whether two computations of one time agree
+catalog   pure   the collections of a program and their shards
+compute   pure   the Computer port: what a sealed transaction makes of the collections
+land      shell  lands what was computed in the shards, before anybody commits it
+offer     pure   when an automatic transaction closes
+planner   shell  what goes into the next transaction, and where sealed rows are
+replica   shell  carries out what the journal says is next
+rig       shell  what every replica of one program works with
+settings  pure   the numbers of a pipeline
+states    pure   what a replica may be doing, and which moves are legal
+"""

@@ -1,0 +1,92 @@
+"""The collections of a program: which shard each one is, and what its columns are. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.errors import JournalError
+from strandline.journal.record import Bind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline.journal.standing import Bound, Standing
+    from strandline.views.program import Program
+
+TABLE, TABLE_ERRORS, VIEW, VIEW_ERRORS = "table", "table errors", "view", "view errors"
+
+ERROR_COLUMNS = pa.schema(
+    [("key", pa.string()), ("reason", pa.string()), ("value", pa.binary())],
+)
+"""What could not be decoded, by its key; where it has none, by its place in the source."""
+
+VIEW_ERROR_COLUMNS = pa.schema([("row", pa.string()), ("reason", pa.string())])
+"""What a view's query raised for; `row` is empty if the query failed as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One shard of a pipeline."""
+
+    name: str
+    shard: str
+    role: str
+    columns: pa.Schema
+    key: tuple[str, ...] = ()
+
+
+def errors_of(name: str) -> str:
+    """The collection that holds what is wrong with a table or a view."""
+    return f"{name}_errors"
+
+
+def collections(
+    pipeline: str, program: Program, view_columns: Mapping[str, pa.Schema]
+) -> list[Collection]:
+    """Every shard that a program writes; the types of views come from who computes them."""
+    found = []
+    for table in program.tables:
+        found += [
+            Collection(table.name, table.shard(pipeline), TABLE, table.columns, table.key),
+            Collection(
+                errors_of(table.name),
+                table.errors_shard(pipeline),
+                TABLE_ERRORS,
+                ERROR_COLUMNS,
+                ("key",),
+            ),
+        ]
+    for view in program.views:
+        found += [
+            Collection(view.name, view.shard(pipeline), VIEW, view_columns[view.name]),
+            Collection(
+                errors_of(view.name), view.errors_shard(pipeline), VIEW_ERRORS, VIEW_ERROR_COLUMNS
+            ),
+        ]
+    return found
+
+
+def binds(wanted: list[Collection], bound: Mapping[str, Bound]) -> list[Bind]:
+    """The records that make names mean the shards of a program, and no others."""
+    names = {each.name for each in wanted}
+    gone = [Bind(name, None, bound[name].role) for name in sorted(set(bound) - names)]
+    return gone + [
+        Bind(each.name, each.shard, each.role)
+        for each in wanted
+        if each.name not in bound or bound[each.name].shard != each.shard
+    ]
+
+
+def shards(standing: Standing, wanted: list[Collection]) -> dict[str, str]:
+    """The shard of each collection, as it is on record."""
+    found = {name: bound.shard for name, bound in standing.bindings.items()}
+    for each in wanted:
+        if found.get(each.name) != each.shard:
+            raise JournalError(
+                f"pipeline {standing.pipeline}: {each.name} is bound to {found.get(each.name)} on "
+                f"record, and this program means {each.shard}"
+            )
+    return found

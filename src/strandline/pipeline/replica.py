@@ -1,0 +1,199 @@
+"""One process that runs a pipeline, beside any number of others.
+
+    journal.refresh ─► next_step (pure) ─► carried out here ─► journal.propose
+         ▲                                                          │
+         └──────────────── lost the race, or went on ◄──────────────┘
+
+There is no other road: the first run, a restart, a replica that lags and one that lost a race all
+look where the pipeline stands and do what the table in `journal.next` says. What a replica keeps
+in memory is only what saves it from asking again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from strandline.errors import FencedError, JournalError, ReplayDivergedError, UsageError
+from strandline.journal import next as n
+from strandline.journal.log import Lost
+from strandline.journal.record import Commit, Endpoint, Promote
+from strandline.journal.staging import program_record
+from strandline.pipeline import agree
+from strandline.pipeline.catalog import binds, shards
+from strandline.pipeline.compute import Work
+from strandline.pipeline.land import Landing
+from strandline.pipeline.planner import Planner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline.connectors.source import Source
+    from strandline.journal.record import Record
+    from strandline.journal.standing import Sealed, Standing
+    from strandline.pipeline.compute import Computed
+    from strandline.pipeline.rig import Rig
+
+
+class Replica:
+    """Carries out what the journal says is next, one step at a time."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._journal = rig.journal
+        self._landing = Landing(rig.store, rig.timeline)
+        self._planner = Planner(rig)
+        self._me = n.Me(rig.program.hash)
+        self.noted: tuple[str, ...] = ()
+        """Differences between unequal versions that were adopted, newest transaction only."""
+
+    @property
+    def standing(self) -> Standing:
+        """The newest standing this replica has seen."""
+        return self._journal.standing
+
+    def want(self, what: n.Want) -> None:
+        """Ask for a checkpoint or a promotion; it comes when it may."""
+        self._me = replace(self._me, want=what)
+
+    def step(self) -> float:
+        """Carry out one decision; returns for how many ms there is nothing to do."""
+        standing = self._journal.refresh()
+        step = n.next_step(standing, self._me)
+        match step:
+            case n.Found() | n.Promote():
+                self._promote(standing)
+            case n.Compute():
+                self._join(standing)
+                self._finish(standing, step.sealed)
+            case n.Plan():
+                self._join(standing)
+                return self._planner.plan(standing)
+            case n.TakeCheckpoint():
+                self._checkpoint(standing)
+            case _:
+                _stop(self._journal.pipeline, step)
+        return 0
+
+    def close(self) -> None:
+        self._landing.close()
+
+    def _promote(self, standing: Standing) -> None:
+        """Program, names and epoch in one entry: who comes second finds them, and joins."""
+        rig = self._rig
+        records: list[Record] = []
+        if rig.program.hash not in standing.programs:
+            env = rig.store.env
+            records.append(program_record(env, standing.pipeline, rig.program.hash, rig.text))
+        records += binds(list(rig.collections), standing.bindings)
+        records += _endpoints(standing, rig.sources)
+        records.append(Promote(standing.epoch + 1, rig.program.hash))
+        if not isinstance(self._journal.propose(standing, records), Lost):
+            self._me = replace(self._me, want=n.Want.NOTHING, epoch=standing.epoch + 1)
+            self._open_shards()
+
+    def _join(self, standing: Standing) -> None:
+        """Once per epoch: make sure that all shards are there, and fenced for it."""
+        if self._me.epoch is None:
+            self._open_shards()
+            self._me = replace(self._me, epoch=standing.epoch)
+
+    def _open_shards(self) -> None:
+        for each in self._rig.collections:
+            self._rig.store.shard(each.shard, each.columns, each.key)
+            self._rig.attach(each.shard)
+
+    def _finish(self, standing: Standing, sealed: Sealed) -> None:
+        """Compute what is sealed, land it, commit it: whoever began it."""
+        rig = self._rig
+        bound = shards(standing, list(rig.collections))
+        computed = rig.computer.compute(self._work(sealed, bound))
+        self._landing.land(computed, bound, sealed.t, standing.epoch)
+        settled = self._landing.settled(bound, sealed.t)
+        newest = self._journal.refresh()
+        if newest.committed.settled(sealed.t):
+            self._compare_with_record(standing, sealed, computed)
+            return
+        found = agree.differences("collection", settled, computed.digests())
+        self._judge(sealed, found)
+        instant_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
+        record = Commit(
+            sealed.t,
+            standing.epoch,
+            instant_ms,
+            agree.packed(computed.inputs),
+            agree.packed(settled),
+        )
+        if isinstance(self._journal.propose(standing, [record]), Lost):
+            self._compare_with_record(standing, sealed, computed)
+
+    def _work(self, sealed: Sealed, bound: Mapping[str, str]) -> Work:
+        return Work(
+            time=sealed.t,
+            now_ms=sealed.begin.now_ms,
+            program=self._rig.program,
+            intakes=tuple(self._planner.intake(each) for each in sealed.inputs),
+            shards=bound,
+            writers=self._landing.writers(bound),
+        )
+
+    def _compare_with_record(self, standing: Standing, sealed: Sealed, computed: Computed) -> None:
+        """A peer committed it first; its answer is the answer, and must be ours."""
+        commit = self._committed(standing, sealed)
+        if commit is None:
+            return
+        inputs = agree.unpacked(commit.inputs)
+        deltas = agree.unpacked(commit.deltas)
+        found = agree.differences("endpoint", inputs, computed.inputs)
+        found += agree.differences("collection", deltas, computed.digests())
+        self._judge(sealed, found)
+
+    def _committed(self, standing: Standing, sealed: Sealed) -> Commit | None:
+        """The COMMIT of a time that was sealed in `standing`; `None` if it is cut, or not there."""
+        start = standing.lsn + 1
+        if start < self._journal.first():
+            return None
+        for _, record in self._journal.records(start):
+            if isinstance(record, Commit) and record.t == sealed.t:
+                return record
+        return None
+
+    def _judge(self, sealed: Sealed, found: list[str]) -> None:
+        """Unequal versions may differ: that is noted. Equal ones may not: this replica stops."""
+        self.noted = tuple(found)
+        if found and agree.same_versions(self._rig.computer.versions, sealed.begin.versions):
+            raise ReplayDivergedError(agree.divergence(self._journal.pipeline, sealed.t, found))
+
+    def _checkpoint(self, standing: Standing) -> None:
+        raise NotImplementedError
+
+
+def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> list[Endpoint]:
+    live = {name for name, state in standing.endpoints.items() if state != "removed"}
+    return [Endpoint(name, "removed") for name in sorted(live - set(sources))] + [
+        Endpoint(name, "added") for name in sorted(set(sources) - live)
+    ]
+
+
+def _stop(pipeline: str, step: n.Step) -> None:
+    """The steps that end a replica, each with what to do about it."""
+    match step:
+        case n.Fenced(epoch=epoch):
+            raise FencedError(
+                f"pipeline {pipeline}: e{epoch} was promoted, and this replica is older; stop it"
+            )
+        case n.WrongProgram(theirs=theirs):
+            raise UsageError(
+                f"pipeline {pipeline} runs program {theirs[:12]}, and this is another one: run "
+                "that one, or promote this one"
+            )
+        case n.Regressed(epoch=epoch):
+            raise JournalError(
+                f"pipeline {pipeline}: its journal is at e{epoch} and older than what this replica "
+                "has seen of it: was the store restored from a copy?"
+            )
+        case _:
+            raise JournalError(
+                f"pipeline {pipeline}: the last entry begins a transaction and does not seal it; "
+                "run fsck"
+            )

@@ -1,0 +1,36 @@
+"""What every replica of one program works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from strandline.connectors.source import Source
+    from strandline.handles.store import Store
+    from strandline.journal.log import Journal
+    from strandline.pipeline.catalog import Collection
+    from strandline.pipeline.compute import Computer
+    from strandline.pipeline.settings import PipelineSettings
+    from strandline.views.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """What a replica works with; the same for all replicas of one program."""
+
+    store: Store
+    journal: Journal
+    attach: Callable[[str], None]
+    """Puts a shard on the pipeline's timeline, and fences it; repeating it is harmless."""
+    timeline: str
+    program: Program
+    text: str
+    """The program as its user wrote it, for the record."""
+    collections: Sequence[Collection]
+    sources: Mapping[str, Source]
+    """By endpoint: the name of the table that it feeds."""
+    computer: Computer
+    settings: PipelineSettings
