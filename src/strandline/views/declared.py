@@ -1,6 +1,6 @@
-"""What a program declares: tables, queries of views, sinks. Plain values, not checked yet.
+"""What a program declares: tables, queries of views, sinks; and views as they are once checked.
 
-The same values come from SQL text and from Python; `Program.of` checks them.
+The same values come from SQL text and from Python; `Program.of` checks them and plans the views.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ SINKS = ("files",)
 LATER_SINKS = ("iceberg", "kafka", "postgresql")
 ENVELOPES = ("append", "debezium", "upsert")
 ON_ERROR = ("collect", "fail")
+PLAN_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +98,31 @@ class Branch:
     source: str
     where: str | None
     projections: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A checked view. `sql` is its query as we write it, the only text that an engine is given.
+
+    `reads` names the tables and views it is computed from, sorted. A `linear` view has branches;
+    a `full` one is computed anew at each transaction and compared. `uses_now`: the query asks for
+    the time, which is `BEGIN`'s (see `rewrite`).
+    """
+
+    name: str
+    sql: str
+    reads: tuple[str, ...]
+    kind: Kind
+    plan_hash: str
+    columns: tuple[str, ...]
+    branches: tuple[Branch, ...] = ()
+    uses_now: bool = False
+    line: int = field(default=0, compare=False)
+
+    def shard(self, pipeline: str) -> str:
+        """The name of the shard that holds the rows."""
+        return f"{pipeline}.{self.name}.p{self.plan_hash[:PLAN_DIGITS]}"
+
+    def errors_shard(self, pipeline: str) -> str:
+        """The name of the shard that says at which times the query raised, and why."""
+        return f"{self.shard(pipeline)}_errors"

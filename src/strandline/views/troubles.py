@@ -39,9 +39,13 @@ class Trouble:
 
 @dataclass(slots=True)
 class Troubles:
-    """Collects what is wrong, each once."""
+    """Collects what is wrong, each once.
+
+    `unread` has names of statements that could not be read: who uses them is not blamed for it.
+    """
 
     found: list[Trouble] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     def add(self, line: int, what: str, todo: str) -> None:
         one = Trouble(line, what, todo)
