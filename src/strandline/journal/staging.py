@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.errors import CorruptionError
+from strandline.errors import CorruptionError, NewerFormatError
 from strandline.journal.record import Program, StagedRef, lsn_text
 from strandline.journal.standing import Standing
 from strandline.parts.envelope import decoded, seal, unseal
@@ -70,21 +70,33 @@ def program_text(env: Env, pipeline: str, record: Program) -> str:
         raise CorruptionError(f"program {record.hash} of pipeline {pipeline} is no text") from error
 
 
+def snapshot_bytes(standing: Standing) -> bytes:
+    """A standing as an object; it belongs to the record after it."""
+    at = lsn_text(standing.lsn + 1)
+    return seal("checkpoint", standing.pipeline, at, _encoder.encode(standing))
+
+
 def put_snapshot(env: Env, standing: Standing) -> StagedRef:
     """Store a standing; it counts once the record after it, a checkpoint, refers to it."""
-    lsn = standing.lsn + 1
-    body = seal("checkpoint", standing.pipeline, lsn_text(lsn), _encoder.encode(standing))
-    key = f"journal/{standing.pipeline}/{lsn}-{env.random.token()}{_SUFFIX}"
-    return _put(env, key, body, 0)
+    token = env.random.token()
+    key = f"journal/{standing.pipeline}/{standing.lsn + 1}-{token}{_SUFFIX}"
+    return _put(env, key, snapshot_bytes(standing), 0)
 
 
 def load_snapshot(env: Env, pipeline: str, lsn: int, ref: StagedRef) -> Standing:
     """The standing before checkpoint `lsn`, or `CorruptionError` naming what is wrong."""
-    what = f"checkpoint {lsn_text(lsn)} of pipeline {pipeline}"
     try:
-        payload = fetch(env, pipeline, ref)
+        return decode_snapshot(pipeline, lsn, fetch(env, pipeline, ref))
+    except NewerFormatError:
+        raise
     except CorruptionError as error:
-        raise CorruptionError(f"{what} is damaged: {error}") from error
+        what = f"checkpoint {lsn_text(lsn)} of pipeline {pipeline}"
+        raise CorruptionError(f"{what} is not intact: {error}") from error
+
+
+def decode_snapshot(pipeline: str, lsn: int, payload: bytes) -> Standing:
+    """What `snapshot_bytes` made for checkpoint `lsn`."""
+    what = f"snapshot {lsn_text(lsn)} of pipeline {pipeline}"
     _, body = unseal(payload, kind="checkpoint", owner=pipeline, at=lsn_text(lsn), what=what)
     standing = decoded(_decoder, body, what)
     if (standing.pipeline, standing.lsn) != (pipeline, lsn - 1):
