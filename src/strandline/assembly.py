@@ -20,11 +20,11 @@ from strandline.config import from_environment
 from strandline.errors import UsageError
 from strandline.handles.store import Store
 from strandline.heart import OutsideHeart
+from strandline.journal.timeline import timeline_of
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.timeline import PlainTimeline
 from strandline.store.locate import Kind, locate, open_folder
 from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
@@ -74,7 +74,7 @@ def open_store(
         random=random,
         metrics=Metrics(),
         settings=settings,
-        timelines=lambda name: PlainTimeline(env, name),
+        timelines=lambda name: timeline_of(env, name),
     )
     pid = os.getpid()
     owner = f"{socket.gethostname()} {pid}"

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 
-from strandline.errors import HandleClosedError, NotFoundError, UsageError
+from strandline.errors import HandleClosedError, NameRefusedError, NotFoundError, UsageError
 from strandline.handles.ownership import TimelineOwner
 from strandline.handles.shard import Shard, check_same
 from strandline.model.ids import SeqNo, valid_name
 from strandline.model.schema import Schema
+from strandline.model.timeline import PIPELINE
 from strandline.parts.envelope import decoded, seal, unseal
 from strandline.shard import command as c
 from strandline.shard.cancel import Cancel
@@ -153,8 +154,13 @@ class Store:
         self.upkeep.nudge(machine)
 
     def timeline(self, name: str) -> Timeline:
+        """A plain timeline, which one owner at a time moves; a pipeline moves its own."""
         self._check_open()
-        return Timeline(self, PlainTimeline(self.env, valid_name(name, "timeline")))
+        if valid_name(name, "timeline").startswith(PIPELINE):
+            raise NameRefusedError(
+                f"timeline name {name} is refused: it is that of a pipeline, which moves it itself"
+            )
+        return Timeline(self, PlainTimeline(self.env, name))
 
     def timelines(self) -> list[str]:
         keys = self.env.patient(lambda: self.env.consensus.keys("timeline/"))

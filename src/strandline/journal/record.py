@@ -20,6 +20,8 @@ raises `FORM`.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import msgspec
 
 from strandline.model.frontier import Time
@@ -120,6 +122,8 @@ class Checkpoint(_Record, frozen=True, array_like=True, tag="CHECKPOINT"):
     """Of the content of all shards, as the writer saw it."""
     snapshot: StagedRef
     """The standing before this record: positions, producers, bindings and all the rest."""
+    forgotten: tuple[str, ...]
+    """Closed handles whose own keys say so by now, so that the journal need not any more."""
 
 
 class Endpoint(_Record, frozen=True, array_like=True, tag="ENDPOINT"):
@@ -222,4 +226,6 @@ def _told(record: Record) -> str:
             told = name
         case Promote(epoch=epoch):
             told = epoch_text(epoch)
+        case _:
+            assert_never(record)
     return told

@@ -343,11 +343,17 @@ def _checkpoint(standing: Standing, record: r.Checkpoint) -> Standing:
         _refuse(standing, record, f"{standing.committed} is committed")
     if record.program != standing.program:
         _refuse(standing, record, "it is of another program than the one that was promoted")
+    unknown = [handle for handle in record.forgotten if handle not in standing.closed]
+    if unknown:
+        _refuse(standing, record, f"handle {unknown[0]} is to be forgotten and was not closed")
     kept = Kept(standing.lsn + 1, standing.entry + 1, record.t, record.snapshot)
     return _replace(
         standing,
         checkpoints=(*standing.checkpoints, kept)[-KEPT:],
         acknowledged=standing.positions,
+        closed={
+            handle: t for handle, t in standing.closed.items() if handle not in record.forgotten
+        },
     )
 
 

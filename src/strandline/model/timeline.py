@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from strandline.model.frontier import Frontier, Time
 
+PIPELINE = "pipeline."
+"""The timeline of pipeline `shop` is `pipeline.shop`; no other timeline is called so."""
+
 
 class Timeline(Protocol):
     """A frontier that many shards share."""

@@ -15,6 +15,7 @@ disk               shell  a disk that forgets what was not synced when the power
 faults             shell  stores that fail on purpose
 history            pure   what clients did and were told
 jobs               shell  roles of jobs that others run: sinks, planners, executors
+journals           shell  journals for tests: records as a replica would write them
 lab                shell  a store in memory with real threads, for tests without simulated time
 mutants            shell  wrong variants of the shipped code, which must be caught
 node               shell  one simulated process: its ports, and the ways it can suffer

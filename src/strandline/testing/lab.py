@@ -16,6 +16,7 @@ import pyarrow as pa
 from strandline.handles.ownership import TimelineOwner
 from strandline.handles.store import Store
 from strandline.handles.write import Writer
+from strandline.journal.timeline import timeline_of
 from strandline.model.schema import Schema
 from strandline.shard import command as c
 from strandline.shard.env import Env
@@ -66,7 +67,7 @@ class Lab:
             random=SystemRandom(),
             metrics=Metrics(),
             settings=replace(self.settings, **settings),
-            timelines=lambda name: PlainTimeline(env, name),
+            timelines=lambda name: timeline_of(env, name),
         )
         return env
 

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.handles.store import Store
+from strandline.journal.timeline import timeline_of
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.timeline import PlainTimeline
 from strandline.system import SystemClock, SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def open_ports(blob: Blob, consensus: Consensus, settings: Settings = SETTINGS) 
         random=random,
         metrics=Metrics(),
         settings=settings,
-        timelines=lambda name: PlainTimeline(env, name),
+        timelines=lambda name: timeline_of(env, name),
     )
 
     def heart(lease_ms: int) -> TaskHeart:

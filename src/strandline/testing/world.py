@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import StoreError, invariant
 from strandline.handles.store import Store
+from strandline.journal.timeline import timeline_of
 from strandline.shard.env import Env
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
-from strandline.shard.timeline import PlainTimeline
 from strandline.testing.faults import FaultKind, FaultyBlob, FaultyConsensus, SeededFaults
 from strandline.testing.history import History
 from strandline.testing.observer import ObservedBlob, ObservedConsensus, Observer
@@ -169,7 +169,7 @@ class Host:
             random=self.node.random,
             metrics=Metrics(),
             settings=self.world.settings,
-            timelines=lambda name: PlainTimeline(env, name),
+            timelines=lambda name: timeline_of(env, name),
         )
 
         def heart(lease_ms: int) -> TaskHeart:

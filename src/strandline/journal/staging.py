@@ -1,0 +1,118 @@
+"""Objects that records refer to: what is too large for a record, and snapshots.
+
+    journal/<pipeline>/<token>                    a staged payload: rows, or a long program
+    journal/<pipeline>/<lsn>-<token>.checkpoint   the standing before checkpoint `lsn`
+
+An object is put before the record that refers to it, so one without a record was never
+published, and nobody looks at it (S84). Each is checked against its record when it is read.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.errors import CorruptionError, NewerFormatError
+from strandline.journal.record import Program, StagedRef, lsn_text
+from strandline.journal.standing import Standing
+from strandline.parts.envelope import decoded, seal, unseal
+
+if TYPE_CHECKING:
+    from strandline.shard.env import Env
+
+INLINE_MAX = 64 * 1024
+"""Above so many bytes a payload does not go into a record."""
+
+_SUFFIX = ".checkpoint"
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Standing)
+
+
+def digest_of(payload: bytes) -> bytes:
+    """What `StagedRef` says of an object's bytes."""
+    return blake2b(payload, digest_size=16).digest()
+
+
+def stage(env: Env, pipeline: str, payload: bytes, *, rows: int = 0) -> StagedRef:
+    """Put a payload where a record can refer to it; durable when it returns."""
+    return _put(env, f"journal/{pipeline}/{env.random.token()}", payload, rows)
+
+
+def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
+    """What was staged, or `CorruptionError` naming what is wrong with it (S59)."""
+    what = f"staged object {ref.key} of pipeline {pipeline}"
+    payload = env.patient(lambda: env.blob.get(ref.key))
+    if payload is None:
+        raise CorruptionError(f"{what} is missing")
+    if len(payload) != ref.size or digest_of(payload) != ref.digest:
+        raise CorruptionError(f"{what} is damaged: its digest does not match the record's")
+    return payload
+
+
+def program_record(env: Env, pipeline: str, name: str, text: str) -> Program:
+    """A program as a record; its text is staged if it is long."""
+    encoded = text.encode()
+    if len(encoded) <= INLINE_MAX:
+        return Program(name, text, None)
+    return Program(name, None, stage(env, pipeline, encoded))
+
+
+def program_text(env: Env, pipeline: str, record: Program) -> str:
+    """The text of a program on record."""
+    if record.staged is None:
+        return record.text or ""
+    payload = fetch(env, pipeline, record.staged)
+    try:
+        return payload.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptionError(f"program {record.hash} of pipeline {pipeline} is no text") from error
+
+
+def snapshot_bytes(standing: Standing) -> bytes:
+    """A standing as an object; it belongs to the record after it."""
+    at = lsn_text(standing.lsn + 1)
+    return seal("checkpoint", standing.pipeline, at, _encoder.encode(standing))
+
+
+def put_snapshot(env: Env, standing: Standing) -> StagedRef:
+    """Store a standing; it counts once the record after it, a checkpoint, refers to it."""
+    token = env.random.token()
+    key = f"journal/{standing.pipeline}/{standing.lsn + 1}-{token}{_SUFFIX}"
+    return _put(env, key, snapshot_bytes(standing), 0)
+
+
+def load_snapshot(env: Env, pipeline: str, lsn: int, ref: StagedRef) -> Standing:
+    """The standing before checkpoint `lsn`, or `CorruptionError` naming what is wrong."""
+    try:
+        return decode_snapshot(pipeline, lsn, fetch(env, pipeline, ref))
+    except NewerFormatError:
+        raise
+    except CorruptionError as error:
+        what = f"checkpoint {lsn_text(lsn)} of pipeline {pipeline}"
+        raise CorruptionError(f"{what} is not intact: {error}") from error
+
+
+def decode_snapshot(pipeline: str, lsn: int, payload: bytes) -> Standing:
+    """What `snapshot_bytes` made for checkpoint `lsn`."""
+    what = f"snapshot {lsn_text(lsn)} of pipeline {pipeline}"
+    _, body = unseal(payload, kind="checkpoint", owner=pipeline, at=lsn_text(lsn), what=what)
+    standing = decoded(_decoder, body, what)
+    if (standing.pipeline, standing.lsn) != (pipeline, lsn - 1):
+        raise CorruptionError(f"{what} is damaged: its inside is of another record")
+    return standing
+
+
+def snapshots(env: Env, pipeline: str) -> dict[str, int]:
+    """All snapshots that there are, with the numbers of their checkpoints."""
+    listed = env.patient(lambda: list(env.blob.list(f"journal/{pipeline}/")))
+    names = {entry.key: entry.key.rpartition("/")[2] for entry in listed}
+    return {
+        key: int(name.partition("-")[0]) for key, name in names.items() if name.endswith(_SUFFIX)
+    }
+
+
+def _put(env: Env, key: str, payload: bytes, rows: int) -> StagedRef:
+    env.patient(lambda: env.blob.put(key, payload))
+    return StagedRef(key, digest_of(payload), rows, len(payload))

@@ -1,0 +1,127 @@
+"""Writes tests/golden/journal1: one journal of form 1, entry by entry, and what it means.
+
+Run it only to add cases: bytes of form 1 that are there stay readable for ever, and a test holds
+today's code to them. `lacking` holds entries whose records lack a field that they must have, as a
+version from before that field would have written them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from strandline.journal import record as r
+from strandline.journal.chain import Entry, Link, chain_hash, encode_entry, link
+from strandline.journal.staging import snapshot_bytes
+from strandline.journal.standing import Standing, advance_all, settle
+from strandline.model.ids import SeqNo
+
+HERE = Path(__file__).parent / "journal1"
+LACKING = Path(__file__).parent / "lacking"
+PIPELINE = "shop"
+REF = r.StagedRef("journal/shop/" + "a" * 32, b"r" * 16, 3, 90)
+SNAPSHOT = "journal/shop/13-" + "b" * 32 + ".checkpoint"
+VERSIONS = {"strandline": "0.1.0", "spark": "4.2.0", "arrow": "22", "python": "3.11", "tz": "2026a"}
+
+
+def history() -> list[list[r.Record]]:
+    """Entries that together have every kind of record and every field of each."""
+    return [
+        [
+            r.Program("p1", "CREATE TABLE orders (…)", None),
+            r.Bind("orders", "shop.orders", "table"),
+            r.Bind("old", "shop.old", "view"),
+            r.Endpoint("orders.kafka", "added"),
+            r.Promote(1, "p1"),
+        ],
+        [
+            r.Begin(0, 1, "p1", 1_700_000_000_000, VERSIONS, None),
+            r.Input(0, "orders.kafka", "orders", {"0": (0, 6), "1": (6, 6)}, (), {}),
+            r.Input(0, "orders.push", "orders", None, (REF,), {"till-7": 41}),
+            r.Seal(0),
+        ],
+        [r.Amend(0, "orders.kafka", {"0": (2, 6)}, (), "retention overtook us")],
+        [
+            r.Commit(
+                0,
+                1,
+                1_700_000_000_250,
+                {"orders.kafka": b"i" * 24, "orders.push": b"j" * 24},
+                {"orders": b"d" * 24},
+            )
+        ],
+        [r.Abort("h1", "idle for an hour")],
+        [r.Bind("old", None, "")],
+        # The checkpoint is put here by `entries`, which knows the standing.
+        [],
+        [r.Program("p2", None, REF), r.Promote(2, "p2")],
+        [
+            r.Begin(1, 2, "p2", 1_700_000_001_000, {}, "h2"),
+            r.Input(1, "handle.h2.orders", "orders", None, (REF, REF), {}),
+            r.Seal(1),
+        ],
+        [r.Endpoint("orders.kafka", "removed")],
+        [r.Commit(1, 2, 1_700_000_002_000, {"handle.h2.orders": b"k" * 24}, {})],
+    ]
+
+
+def checkpoint(standing: Standing) -> r.Checkpoint:
+    body = snapshot_bytes(standing)
+    ref = r.StagedRef(SNAPSHOT, b"s" * 16, 0, len(body))
+    uppers = {"shop.orders": 1}
+    return r.Checkpoint(0, 1, "p1", "config-hash", uppers, b"t" * 24, ref, ("h1",))
+
+
+def entries() -> list[tuple[Standing, Entry]]:
+    """Each entry, with the standing after it."""
+    standing = Standing.empty(PIPELINE)
+    found = []
+    for number, given in enumerate(history()):
+        records = given or [checkpoint(standing)]
+        links = link(records, standing.lsn, standing.digest)
+        after = advance_all(standing, records)
+        token = f"{number:032x}"
+        entry = Entry(r.FORM, token, after.next_t, after.committed_ms, after.epoch, links)
+        standing = settle(after, number, entry.digest)
+        found.append((standing, entry))
+    return found
+
+
+def shortened(entry: Entry, drop: int) -> Entry:
+    """The same entry, whose first record lacks its last fields; all hashes are right."""
+    bodies = [each.body for each in entry.links]
+    bodies[0] = msgspec.msgpack.encode(msgspec.msgpack.decode(bodies[0])[:-drop])
+    links: list[Link] = []
+    prev = entry.links[0].prev
+    for lsn, body in enumerate(bodies, entry.first):
+        links.append(Link(lsn, prev, chain_hash(prev, lsn, body), body))
+        prev = links[-1].hash
+    return msgspec.structs.replace(entry, links=tuple(links))
+
+
+def facts_of(value: object) -> object:
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def main() -> None:
+    HERE.mkdir(exist_ok=True)
+    LACKING.mkdir(exist_ok=True)
+    facts: dict[str, object] = {}
+    for number, (standing, entry) in enumerate(entries()):
+        name = f"entry-{number:02}.bin"
+        (HERE / name).write_bytes(encode_entry(PIPELINE, SeqNo(number), entry))
+        records = [msgspec.msgpack.decode(each.body, type=r.Record) for each in entry.links]
+        facts[name] = {"standing": facts_of(standing), "records": facts_of(records)}
+    for number, drop, field in ((1, 1, "handle"), (3, 1, "deltas"), (6, 1, "forgotten")):
+        _, entry = entries()[number]
+        made = encode_entry(PIPELINE, SeqNo(number), shortened(entry, drop))
+        (LACKING / f"entry-{number:02}-{field}.bin").write_bytes(made)
+    before = entries()[5][0]
+    (HERE / "snapshot.bin").write_bytes(snapshot_bytes(before))
+    (HERE / "facts.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
