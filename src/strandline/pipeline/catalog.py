@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from strandline.connectors.incoming import ERRORS
 from strandline.errors import JournalError
 from strandline.journal.record import Bind
 
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from strandline.views.program import Program
 
 TABLE, TABLE_ERRORS, VIEW, VIEW_ERRORS = "table", "table errors", "view", "view errors"
-
-ERROR_COLUMNS = pa.schema(
-    [("key", pa.string()), ("reason", pa.string()), ("value", pa.binary())],
-)
-"""What could not be decoded, by its key; where it has none, by its place in the source."""
 
 VIEW_ERROR_COLUMNS = pa.schema([("row", pa.string()), ("reason", pa.string())])
 """What a view's query raised for; `row` is empty if the query failed as a whole."""
@@ -55,8 +51,8 @@ def collections(
                 errors_of(table.name),
                 table.errors_shard(pipeline),
                 TABLE_ERRORS,
-                ERROR_COLUMNS,
-                ("key",),
+                ERRORS,
+                ("id",),
             ),
         ]
     for view in program.views:

@@ -41,6 +41,7 @@ class Intake:
 class Work:
     """Everything that decides what a time holds; agreed on before anybody computes it."""
 
+    pipeline: str
     time: Time
     now_ms: int
     """What `now()` is in the program."""
@@ -82,6 +83,10 @@ class Computer(Protocol):
     @property
     def versions(self) -> Mapping[str, str]:
         """Of everything that an answer may depend on; `BEGIN` records them."""
+        ...
+
+    def view_columns(self, program: Program) -> Mapping[str, pa.Schema]:
+        """The columns of each view, as this engine types them."""
         ...
 
     def compute(self, work: Work) -> Computed:

@@ -129,6 +129,7 @@ class Replica:
 
     def _work(self, sealed: Sealed, bound: Mapping[str, str]) -> Work:
         return Work(
+            pipeline=self._journal.pipeline,
             time=sealed.t,
             now_ms=sealed.begin.now_ms,
             program=self._rig.program,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.journal.log import Journal
+from strandline.journal.timeline import JournalTimeline, timeline_name
+from strandline.pipeline.catalog import collections
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from strandline.connectors.source import Source
     from strandline.handles.store import Store
-    from strandline.journal.log import Journal
     from strandline.pipeline.catalog import Collection
     from strandline.pipeline.compute import Computer
     from strandline.pipeline.settings import PipelineSettings
@@ -34,3 +37,31 @@ class Rig:
     """By endpoint: the name of the table that it feeds."""
     computer: Computer
     settings: PipelineSettings
+
+
+def rigged(  # noqa: PLR0913 - each comes from another place, and assembly brings them together
+    store: Store,
+    name: str,
+    program: Program,
+    text: str,
+    *,
+    sources: Mapping[str, Source],
+    computer: Computer,
+    settings: PipelineSettings,
+) -> Rig:
+    """The rig of a program on a store."""
+    journal = Journal(store.env, name)
+    timeline = timeline_name(name)
+    line = JournalTimeline(store.env, timeline)
+    return Rig(
+        store=store,
+        journal=journal,
+        attach=lambda shard: line.attach(store.machine(shard)),
+        timeline=timeline,
+        program=program,
+        text=text,
+        collections=collections(name, program, computer.view_columns(program)),
+        sources=sources,
+        computer=computer,
+        settings=settings,
+    )

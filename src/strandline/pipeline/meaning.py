@@ -1,0 +1,116 @@
+"""What the rows of a transaction mean for a table, in Arrow; every computer calls this. Pure.
+
+envelope append     each good row is one more, or one less where the source says `_diff`
+upsert, debezium    the last row of each key counts: by `sequenceBy`, then partition and offset
+errors              kept by id; a good row of the same id heals, and so retracts, the error
+reload              what came is all there is: what the table holds besides is retracted
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.connectors.incoming import ERRORS
+from strandline.connectors.reading import OPTIONS, Reading, reading
+from strandline.errors import invariant
+from strandline.model.digest import Digest
+from strandline.model.engine import Rules
+from strandline.model.rowhash import row_base
+from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN, Schema
+from strandline.parts.consolidate import as_updates, consolidate
+from strandline.parts.upsert import resolve
+
+if TYPE_CHECKING:
+    from strandline.connectors.incoming import Incoming
+    from strandline.model.frontier import Time
+    from strandline.views.declared import Table
+
+ERROR_SCHEMA = Schema.create(ERRORS, ["id"])
+
+
+def reading_of(table: Table) -> Reading:
+    """How a table of a program reads its source."""
+    options = {name: value for name, value in table.options.items() if name in OPTIONS}
+    options["envelope"] = table.envelope
+    if table.sequence_by:
+        options["sequenceBy"] = ",".join(table.sequence_by)
+    return reading(table.columns, table.key, options)
+
+
+def input_digest(rows: pa.Table | pa.RecordBatch) -> Digest:
+    """Of rows as a source gave them, in whatever pieces: digests of pieces add up."""
+    hashes = row_base(rows, range(1, rows.num_columns + 1))
+    return Digest.of(hashes, np.ones(rows.num_rows, np.int64))
+
+
+def updates_digest(updates: pa.Table, schema: Schema) -> Digest:
+    """Of updates of a shard."""
+    rows = updates.select(list(schema.names))
+    return Digest.of(row_base(rows, schema.ids), updates[DIFF_COLUMN].to_numpy())
+
+
+def appended(incoming: Incoming, how: Reading) -> pa.Table:
+    """The updates of a table without a key."""
+    return consolidate(incoming.appended(how))
+
+
+def upserted(incoming: Incoming, how: Reading, old: pa.Table, schema: Schema, at: Time) -> pa.Table:
+    """The updates of a keyed table that holds `old` for the keys that came."""
+    rows = _timed(incoming.rows(how).drop_columns(["_keep"]), at)
+    rules = Rules(compare_stored=how.sequence_by)
+    return resolve(rows, old, schema, rules).updates.drop_columns([TIME_COLUMN])
+
+
+def errors_updated(incoming: Incoming, old: pa.Table, at: Time) -> pa.Table:
+    """The updates of a table's error collection that holds `old`."""
+    rows = _timed(incoming.errors(), at)
+    found = resolve(rows, old, ERROR_SCHEMA, Rules())
+    return found.updates.drop_columns([TIME_COLUMN])
+
+
+def difference(new: pa.Table, old: pa.Table) -> pa.Table:
+    """The updates that turn the rows `old` into the rows `new`."""
+    names = new.schema.names
+    gone = as_updates(old, names)
+    gone = gone.set_column(
+        gone.schema.get_field_index(DIFF_COLUMN),
+        gone.schema.field(DIFF_COLUMN),
+        pa.array(-gone[DIFF_COLUMN].to_numpy()),
+    )
+    return consolidate(pa.concat_tables([as_updates(new, names), gone]))
+
+
+def expanded(updates: pa.Table) -> pa.Table:
+    """The rows of a collection from its consolidated updates, each as often as it occurs."""
+    diffs = updates[DIFF_COLUMN].to_numpy()
+    invariant(not len(diffs) or diffs.min() > 0, "a row was retracted more often than inserted")
+    places = np.repeat(np.arange(len(diffs)), diffs)
+    return updates.drop_columns([DIFF_COLUMN]).take(pa.array(places))
+
+
+def row_text(collection: str, row: pa.Table) -> str:
+    """One row in words, the same from every computer, for whoever looks for it."""
+    names = [name for name in row.column_names if not name.startswith("_")]
+    values = ", ".join(f"{name} = {row[name][0].as_py()!r}" for name in names)
+    return f"{collection}: {values}"
+
+
+def packed_rows(rows: pa.Table) -> bytes:
+    """Rows as they are staged."""
+    out = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(out, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    return bytes(out.getvalue())
+
+
+def unpacked_rows(payload: bytes) -> pa.Table:
+    """Rows that were staged."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
+def _timed(rows: pa.Table, at: Time) -> pa.Table:
+    return rows.append_column(TIME_COLUMN, pa.array(np.full(rows.num_rows, at, np.int64)))

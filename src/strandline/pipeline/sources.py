@@ -1,0 +1,48 @@
+"""The sources of a program, opened by what its tables say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.connectors.generator import columns_option
+from strandline.connectors.reading import OPTIONS
+from strandline.connectors.registry import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline.connectors.source import Ports, Source
+    from strandline.views.program import Program, Table
+
+_CONNECTORS = {"http": "push", "strandline": "shard"}
+"""Where a program's word for a connector is not the connector's own."""
+_FILES = ("format", "csv.columns", "csv.delimiter")
+"""Options about rows that files need as well, to find where a row ends."""
+
+
+def open_sources(program: Program, ports: Ports) -> dict[str, Source]:
+    """One source for each table, by the table's name, which is its endpoint's name, too."""
+    opened: dict[str, Source] = {}
+    try:
+        for table in program.tables:
+            name = _CONNECTORS.get(table.connector, table.connector)
+            opened[table.name] = open_source(name, options_of(table), ports)
+    except BaseException:
+        close_sources(opened)
+        raise
+    return opened
+
+
+def options_of(table: Table) -> dict[str, str]:
+    """The options that are the connector's: those about rows are the table's own."""
+    own = {name: value for name, value in table.options.items() if name not in OPTIONS}
+    if table.connector == "files":
+        own |= {name: table.options[name] for name in _FILES if name in table.options}
+    if table.connector == "generator" and "columns" not in own and table.key:
+        own["columns"] = columns_option(table.columns, table.key[0])
+    return own
+
+
+def close_sources(sources: Mapping[str, Source]) -> None:
+    for source in sources.values():
+        source.close()

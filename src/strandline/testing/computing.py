@@ -1,0 +1,189 @@
+"""A computer of plain Arrow, in one process: slow, obvious, and the same as Spark's.
+
+Tables are resolved by the kernel that executors run, against the whole table; views are answered
+row by row. The simulator runs pipelines with it, and Spark's computer is compared with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.connectors.incoming import Incoming, decode
+from strandline.connectors.registry import fetch as fetch_split
+from strandline.journal.staging import fetch as fetch_staged
+from strandline.model.digest import Digest
+from strandline.parts.consolidate import as_updates, consolidate
+from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of
+from strandline.pipeline.compute import Computed, Delta
+from strandline.pipeline.meaning import (
+    appended,
+    difference,
+    errors_updated,
+    expanded,
+    input_digest,
+    reading_of,
+    row_text,
+    unpacked_rows,
+    updates_digest,
+    upserted,
+)
+from strandline.views.answer import answer, changes_of
+from strandline.views.arithmetic import Raised
+from strandline.views.rewrite import query_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from strandline.connectors.reading import Reading
+    from strandline.connectors.source import Split
+    from strandline.handles.store import Store
+    from strandline.model.schema import Schema
+    from strandline.pipeline.compute import Intake, Work
+    from strandline.views.declared import Table, View
+    from strandline.views.program import Program
+
+VERSIONS = {"engine": "arrow, for tests"}
+_ERROR_UPDATES = VIEW_ERROR_COLUMNS.append(pa.field("_diff", pa.int64()))
+
+
+class ArrowComputer:
+    """Computes transactions of a store's shards in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        fetch: Callable[[Split], Iterable[pa.RecordBatch]] = lambda split: fetch_split(split, str),
+        versions: Mapping[str, str] = VERSIONS,
+    ) -> None:
+        self._store = store
+        self._fetch = fetch
+        self.versions = versions
+
+    def view_columns(self, program: Program) -> dict[str, pa.Schema]:
+        """The columns of each view: what it answers over empty collections."""
+        known = {each.name: each.columns.empty_table() for each in program.tables}
+        for view in program.views:
+            known[view.name] = answer(_query(view, 0), known)
+        return {view.name: known[view.name].schema for view in program.views}
+
+    def compute(self, work: Work) -> Computed:
+        inputs: dict[str, Digest] = {}
+        came: dict[str, list[pa.Table]] = {}
+        for intake in work.intakes:
+            rows = self._rows(work, intake)
+            inputs[intake.endpoint] = sum((input_digest(each) for each in rows), Digest.ZERO)
+            came.setdefault(intake.table, []).extend(rows)
+        updates: dict[str, pa.Table] = {}
+        for table in work.program.tables:
+            if table.name in came:
+                updates |= self._table(work, table, came[table.name])
+        for view in work.program.views:
+            updates |= self._view(work, view, updates)
+        return Computed(inputs, {name: self._delta(work, name, updates[name]) for name in updates})
+
+    def _rows(self, work: Work, intake: Intake) -> list[pa.Table]:
+        """One table for each layout that came."""
+        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._fetch(s)]
+        env = self._store.env
+        staged = (fetch_staged(env, work.pipeline, ref) for ref in intake.staged)
+        return [*found, *(unpacked_rows(each) for each in staged)]
+
+    def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
+        how = reading_of(table)
+        incoming = decode_all(came, how)
+        found = {}
+        if how.keyed:
+            schema = self._schema(work, table.name)
+            old = self._old(work, table.name)
+            found[table.name] = upserted(incoming, how, old, schema, work.time)
+        else:
+            found[table.name] = appended(incoming, how)
+        errors = errors_of(table.name)
+        found[errors] = errors_updated(incoming, self._old(work, errors), work.time)
+        return found
+
+    def _view(self, work: Work, view: View, updates: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        if not any(name in updates for name in view.reads) and not view.uses_now:
+            return {}
+        errors = errors_of(view.name)
+        if view.kind == "linear":
+            changes = {name: self._changes(work, name, updates) for name in view.reads}
+            good, bad = linear_changes(view, changes)
+            return {view.name: good, errors: bad}
+        old = self._old(work, view.name)
+        before = self._old(work, errors)
+        now = {name: self._now(work, name, updates) for name in view.reads}
+        try:
+            rows = answer(_query(view, work.now_ms), now)
+            failed = VIEW_ERROR_COLUMNS.empty_table()
+        except Raised as error:
+            rows = old
+            failed = pa.Table.from_pylist([{"row": "", "reason": str(error)}], VIEW_ERROR_COLUMNS)
+        return {view.name: difference(rows, old), errors: difference(failed, before)}
+
+    def _delta(self, work: Work, name: str, updates: pa.Table) -> Delta:
+        return Delta(updates_digest(updates, self._schema(work, name)), updates)
+
+    def _schema(self, work: Work, name: str) -> Schema:
+        return self._store.shard(work.shards[name]).state().schema
+
+    def _old(self, work: Work, name: str) -> pa.Table:
+        """What a collection held before this transaction."""
+        shard = self._store.shard(work.shards[name])
+        if work.time == 0:
+            return shard.schema.empty_table()
+        with shard.snapshot(as_of=work.time - 1) as snapshot:
+            return snapshot.to_arrow()
+
+    def _changes(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
+        known = updates.get(name)
+        return self._schema(work, name).updates().empty_table() if known is None else known
+
+    def _now(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
+        """What a collection holds after this transaction, which nobody else can read yet."""
+        old = self._old(work, name)
+        if name not in updates:
+            return old
+        names = old.schema.names
+        whole = pa.concat_tables([as_updates(old, names), updates[name].select([*names, "_diff"])])
+        return expanded(consolidate(whole))
+
+
+def decode_all(came: Sequence[pa.Table], how: Reading) -> Incoming:
+    """What rows mean that came in several layouts."""
+    parts = [decode(each, how) for each in came]
+    fresh = {name: kind for part in parts for name, kind in part.fresh.items()}
+    return Incoming(pa.concat_tables([part.table for part in parts]), fresh)
+
+
+def linear_changes(view: View, changes: Mapping[str, pa.Table]) -> tuple[pa.Table, pa.Table]:
+    """A linear view's changes, and those of its errors: one for each row that its query raises for.
+
+    A row that raises raises again when it is retracted, so its error goes with it.
+    """
+    try:
+        whole = changes_of(view, changes)
+    except Raised:
+        pass
+    else:
+        return consolidate(whole), _ERROR_UPDATES.empty_table()
+    good, bad = [], []
+    nothing = {name: table.slice(0, 0) for name, table in changes.items()}
+    for name, table in changes.items():
+        for at in range(table.num_rows):
+            row = table.slice(at, 1)
+            try:
+                good.append(changes_of(view, {**nothing, name: row}))
+            except Raised as error:
+                diff = row["_diff"][0].as_py()
+                bad.append({"row": row_text(name, row), "reason": str(error), "_diff": diff})
+    none = changes_of(view, nothing)
+    failed = pa.Table.from_pylist(bad, _ERROR_UPDATES)
+    return consolidate(pa.concat_tables([none, *good])), consolidate(failed)
+
+
+def _query(view: View, now_ms: int) -> str:
+    return query_sql(view.sql, {name: name for name in view.reads}, now_ms)
