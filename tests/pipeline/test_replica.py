@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-import pyarrow as pa
 import pytest
+from tests.pipeline.shop import TEXT, rig_of, rows, run
 
-from strandline.connectors.source import Ports
+from strandline.connectors.source import Limits
+from strandline.errors import ReplayDivergedError, UsageError
 from strandline.handles.store import Store
+from strandline.journal.next import Want
+from strandline.pipeline.compute import Computed, Intake, Work
+from strandline.pipeline.land import Landing
 from strandline.pipeline.replica import Replica
-from strandline.pipeline.rig import rigged
-from strandline.pipeline.settings import PipelineSettings
-from strandline.pipeline.sources import open_sources
-from strandline.system import SystemClock
+from strandline.pipeline.rig import Rig
 from strandline.testing.computing import ArrowComputer
 from strandline.testing.lab import Lab, new_store
-from strandline.views.parse import parse
-
-TEXT = """
-CREATE TABLE orders (id BIGINT, customer BIGINT, amount BIGINT, PRIMARY KEY (id))
-  USING generator OPTIONS (seed '7', keys '20', deletes '0.1', rows '100', rowsPerSecond '0');
-CREATE MATERIALIZED VIEW large AS SELECT id, amount * 2 AS twice FROM orders WHERE amount > 10;
-CREATE MATERIALIZED VIEW totals REFRESH FULL AS
-  SELECT COUNT(*) AS orders, SUM(amount) AS amount FROM orders;
-"""
-SETTINGS = PipelineSettings(rows_max=10, delay_ms=0)
 
 
 @pytest.fixture
@@ -35,77 +27,148 @@ def lab() -> Iterator[Lab]:
     made.close()
 
 
-def _replica(store: Store, text: str = TEXT) -> Replica:
-    program = parse(text)
-    sources = open_sources(program, Ports(SystemClock(), str))
-    rig = rigged(
-        store,
-        "shop",
-        program,
-        text,
-        sources=sources,
-        computer=ArrowComputer(store),
-        settings=SETTINGS,
-    )
-    return Replica(rig)
-
-
-def _run(*replicas: Replica) -> None:
-    """Take turns until nobody has anything left to do."""
-    idle = 0
-    while idle < len(replicas):
-        idle = 0
-        for replica in replicas:
-            idle += replica.step() > 0
-
-
-def _rows(store: Store, name: str, at: int) -> list[dict[str, object]]:
-    bound = {each: each for each in store.shards()}
-    shard = next(each for each in bound if each.split(".")[1] == name and "_errors" not in each)
-    table: pa.Table = store.shard(shard).snapshot(as_of=at).to_arrow()
-    return sorted(table.to_pylist(), key=str)
-
-
 def test_views_are_what_their_queries_say_at_every_time(lab: Lab) -> None:
     with new_store(lab) as store:
-        replica = _replica(store)
-        _run(replica)
+        replica = Replica(rig_of(store))
+        run(replica)
         assert replica.standing.next_t == 10
         for at in range(10):
-            orders = _rows(store, "orders", at)
+            orders = rows(store, "orders", at)
             large = [
                 {"id": row["id"], "twice": row["amount"] * 2}
                 for row in orders
                 if row["amount"] > 10
             ]
-            assert _rows(store, "large", at) == sorted(large, key=str)
+            assert rows(store, "large", at) == sorted(large, key=str)
             amounts = [row["amount"] for row in orders]
-            assert _rows(store, "totals", at) == [{"orders": len(orders), "amount": sum(amounts)}]
+            assert rows(store, "totals", at) == [{"orders": len(orders), "amount": sum(amounts)}]
         replica.close()
 
 
 def test_two_replicas_make_one_history(lab: Lab) -> None:
     with new_store(lab) as one, new_store(lab) as other:
-        first, second = _replica(one), _replica(other)
-        _run(first, second)
+        first, second = Replica(rig_of(one)), Replica(rig_of(other))
+        run(first, second)
         assert first.standing.next_t == second.standing.next_t == 10
         with new_store(Lab()) as alone:
-            _run(_replica(alone))
+            run(Replica(rig_of(alone)))
             for at in range(10):
-                assert _rows(one, "orders", at) == _rows(alone, "orders", at)
+                assert rows(one, "orders", at) == rows(alone, "orders", at)
         first.close()
         second.close()
 
 
 def test_whoever_comes_next_finishes_what_is_sealed(lab: Lab) -> None:
     with new_store(lab) as store:
-        first = _replica(store)
+        first = Replica(rig_of(store))
         while first.standing.sealed is None:
             first.step()
         sealed = first.standing.sealed.t
         first.close()
-        second = _replica(store)
+        second = Replica(rig_of(store))
         second.step()
         assert second.standing.committed.settled(sealed)
         assert second.standing.sealed is None
         second.close()
+
+
+def test_another_program_is_refused_until_it_is_promoted(lab: Lab) -> None:
+    with new_store(lab) as store:
+        first = Replica(rig_of(store))
+        run(first)
+        other = Replica(rig_of(store, TEXT.replace("amount > 10", "amount > 20")))
+        with pytest.raises(UsageError, match="runs program"):
+            other.step()
+        first.close()
+        other.close()
+
+
+def test_a_checkpoint_comes_between_transactions_and_says_how_far_it_is(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        while replica.standing.sealed is None:
+            replica.step()
+        replica.want(Want.CHECKPOINT)
+        replica.step()
+        assert replica.wants(), "the sealed transaction is finished first"
+        assert replica.standing.last_kind == "COMMIT"
+        replica.step()
+        assert not replica.wants()
+        assert replica.standing.checkpoints[-1].t == 0
+        assert replica.standing.acknowledged["orders"] == {"0": 10}
+        replica.close()
+
+
+class Meanwhile(ArrowComputer):
+    """While it computes, something else happens."""
+
+    def __init__(self, store: Store, happens: Callable[[], object]) -> None:
+        super().__init__(store)
+        self._happens = happens
+
+    def compute(self, work: Work) -> Computed:
+        computed = super().compute(work)
+        self._happens()
+        return computed
+
+
+def _lost_rows(store: Store) -> ArrowComputer:
+    """A computer whose source has lost its rows."""
+    return ArrowComputer(store, fetch=lambda _: [])
+
+
+def test_a_replica_whose_peer_committed_something_else_stops_itself(lab: Lab) -> None:
+    """S30: not told apart, two answers would become one history."""
+    with new_store(lab) as one, new_store(lab) as other:
+        wrong = Replica(replace(rig_of(other), computer=_lost_rows(other)))
+        right = Replica(replace(rig_of(one), computer=Meanwhile(one, wrong.step)))
+        while right.standing.sealed is None:
+            right.step()
+        with pytest.raises(
+            ReplayDivergedError, match=r"transaction 0 .* endpoint orders is"
+        ) as told:
+            right.step()
+        assert "collection orders was computed" in str(told.value)
+        right.close()
+        wrong.close()
+
+
+def test_nobody_commits_what_a_peer_landed_otherwise(lab: Lab) -> None:
+    with new_store(lab) as one, new_store(lab) as other:
+        right = Replica(rig_of(one))
+        while right.standing.sealed is None:
+            right.step()
+        standing = right.standing
+        rig = rig_of(other)
+        wrong = Replica(replace(rig, computer=_lost_rows(other)))
+        landing = Landing(one, rig.timeline)
+        bound = {name: each.shard for name, each in standing.bindings.items()}
+        work = Work("shop", 0, standing.sealed.begin.now_ms, rig.program, _intakes(rig), bound)
+        landing.land(ArrowComputer(one).compute(work), bound, 0, standing.epoch)
+        with pytest.raises(ReplayDivergedError, match="collection orders is recorded"):
+            wrong.step()
+        assert right.step() == 0
+        assert right.standing.committed.settled(0)
+        for each in (right, wrong, landing):
+            each.close()
+
+
+def _intakes(rig: Rig) -> tuple[Intake, ...]:
+    source = rig.sources["orders"]
+    taken = source.plan({}, Limits(10, None))
+    assert taken is not None
+    return (Intake("orders", "orders", tuple(source.splits(taken))),)
+
+
+def test_unequal_versions_note_the_difference_and_adopt_the_answer(lab: Lab) -> None:
+    with new_store(lab) as one, new_store(lab) as other:
+        wrong = Replica(replace(rig_of(other), computer=_lost_rows(other)))
+        newer = Meanwhile(one, wrong.step)
+        newer.versions = {"engine": "another one"}
+        right = Replica(replace(rig_of(one), computer=newer))
+        while wrong.standing.sealed is None:
+            wrong.step()
+        right.step()
+        assert any("endpoint orders" in each for each in right.noted)
+        right.close()
+        wrong.close()

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 from strandline.connectors.position import Range
 from strandline.connectors.source import Limits
 from strandline.errors import UsageError
-from strandline.journal.record import Begin, Input, Seal
+from strandline.journal.record import Abort, Begin, Input, Seal
 from strandline.pipeline.compute import Intake
+from strandline.pipeline.handles import Handles
 from strandline.pipeline.offer import Offered, Wait, closing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from strandline.journal.standing import Standing
+    from strandline.pipeline.handles import Opened
     from strandline.pipeline.rig import Rig
+
+TRANSACTION = "transaction"
+"""What explicit transactions bring in comes from the endpoint of this name and the table's."""
 
 
 class Planner:
@@ -23,11 +28,17 @@ class Planner:
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
+        self._handles = Handles(rig.store.env, rig.journal.pipeline)
         self._since_ms: float | None = None
 
     def plan(self, standing: Standing) -> float:
-        """Seal what the sources offer, if it is due; returns how long to rest."""
+        """Seal what a handle's owner asked for, else what the sources offer, if it is due.
+
+        Returns for how many ms there is nothing to do.
+        """
         rig = self._rig
+        if self._explicit(standing):
+            return 0
         offers = self._offers(standing)
         now_ms = rig.store.env.clock.monotonic_ms()
         verdict = closing(offers, self._since_ms, now_ms, rig.settings)
@@ -35,7 +46,7 @@ class Planner:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
-        self._seal(standing, offers)
+        self._seal(standing, self._offered(standing, offers))
         return 0
 
     def intake(self, sealed: Input) -> Intake:
@@ -51,6 +62,28 @@ class Planner:
         splits = tuple(source.splits(Range(dict(sealed.taken))))
         return Intake(sealed.endpoint, sealed.table, splits)
 
+    def _explicit(self, standing: Standing) -> bool:
+        """Commit or abort one handle, if there is one to be; open ones are left alone."""
+        now_ms = self._rig.store.env.patient(self._rig.store.env.consensus.now_ms)
+        for handle in self._handles.all():
+            if handle in standing.closed:
+                continue
+            opened = self._handles.read(handle)
+            if opened.asked:
+                self._seal(standing, self._staged(standing, opened), handle)
+                return True
+            if now_ms - opened.touched_ms > self._rig.settings.handle_ttl_ms:
+                self._rig.journal.propose(standing, [Abort(handle, "idle for too long")])
+                return True
+        return False
+
+    def _staged(self, standing: Standing, opened: Opened) -> list[Input]:
+        t = standing.next_t
+        return [
+            Input(t, f"{TRANSACTION}.{table}", table, None, refs, {})
+            for table, refs in sorted(opened.tables().items())
+        ]
+
     def _offers(self, standing: Standing) -> dict[str, Offered]:
         limits = Limits(self._rig.settings.rows_max, self._rig.settings.bytes_max)
         offers = {}
@@ -62,15 +95,16 @@ class Planner:
                 offers[endpoint] = Offered(taken, taken.rows)
         return offers
 
-    def _seal(self, standing: Standing, offers: Mapping[str, Offered]) -> None:
-        rig = self._rig
-        now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
-        t = standing.next_t
-        begin = Begin(
-            t, standing.epoch, standing.program, now_ms, dict(rig.computer.versions), None
-        )
-        inputs = [
-            Input(t, endpoint, endpoint, offer.taken.parts, (), {})
+    def _offered(self, standing: Standing, offers: Mapping[str, Offered]) -> list[Input]:
+        return [
+            Input(standing.next_t, endpoint, endpoint, offer.taken.parts, (), {})
             for endpoint, offer in sorted(offers.items())
         ]
+
+    def _seal(self, standing: Standing, inputs: Sequence[Input], handle: str | None = None) -> None:
+        """One entry: all of it is sealed, or somebody else was faster and none of it is."""
+        rig = self._rig
+        now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
+        t, versions = standing.next_t, dict(rig.computer.versions)
+        begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
         rig.journal.propose(standing, [begin, *inputs, Seal(t)])

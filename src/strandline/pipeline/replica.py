@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import FencedError, JournalError, ReplayDivergedError, UsageError
 from strandline.journal import next as n
+from strandline.journal.checkpoint import Checkpoints, Facts
 from strandline.journal.log import Lost
 from strandline.journal.record import Commit, Endpoint, Promote
 from strandline.journal.staging import program_record
+from strandline.model.digest import Digest
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds, shards
 from strandline.pipeline.compute import Work
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from strandline.connectors.source import Source
     from strandline.journal.record import Record
     from strandline.journal.standing import Sealed, Standing
+    from strandline.model.frontier import Time
     from strandline.pipeline.compute import Computed
     from strandline.pipeline.rig import Rig
 
@@ -55,6 +58,14 @@ class Replica:
     def want(self, what: n.Want) -> None:
         """Ask for a checkpoint or a promotion; it comes when it may."""
         self._me = replace(self._me, want=what)
+
+    def wants(self) -> bool:
+        """Whether what was asked for is still to come."""
+        return self._me.want is not n.Want.NOTHING
+
+    def renew(self) -> None:
+        """Give up writers whose lease was lost; new ones are opened when they are needed."""
+        self._landing.close()
 
     def step(self) -> float:
         """Carry out one decision; returns for how many ms there is nothing to do."""
@@ -166,7 +177,27 @@ class Replica:
             raise ReplayDivergedError(agree.divergence(self._journal.pipeline, sealed.t, found))
 
     def _checkpoint(self, standing: Standing) -> None:
-        raise NotImplementedError
+        """Publish one, let sources forget what is before it, and cut what nobody needs."""
+        rig = self._rig
+        checkpoints = Checkpoints(self._journal)
+        facts = Facts(rig.settings.fingerprint(), *self._content(standing))
+        after = checkpoints.publish(standing, facts)
+        if isinstance(after, Lost):
+            return
+        self.want(n.Want.NOTHING)
+        for endpoint, source in rig.sources.items():
+            source.acknowledge(after.acknowledged.get(endpoint, {}))
+        if rig.settings.retain is not None:
+            checkpoints.cut()
+
+    def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
+        """How far each shard has rows, and what all of them hold together."""
+        uppers, total = {}, Digest.ZERO
+        for name, bound in standing.bindings.items():
+            state = self._rig.store.machine(bound.shard).refresh()
+            uppers[name] = state.upper.time or 0
+            total += state.total
+        return uppers, total.pack()
 
 
 def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> list[Endpoint]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,7 @@ class PipelineSettings:
     """How many transactions back every collection can be read; none means all."""
     stall_ms: int = 60_000
     """A replica whose frontier has not moved for so long although there is work says so."""
+
+    def fingerprint(self) -> str:
+        """What a checkpoint says of the numbers it was taken under."""
+        return blake2b(repr(sorted(asdict(self).items())).encode(), digest_size=8).hexdigest()

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.connectors.source import Ports, Source
-    from strandline.views.program import Program, Table
+    from strandline.views.declared import Table
+    from strandline.views.program import Program
 
 _CONNECTORS = {"http": "push", "strandline": "shard"}
 """Where a program's word for a connector is not the connector's own."""

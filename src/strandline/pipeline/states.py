@@ -77,6 +77,7 @@ SAME: frozenset[tuple[State, Event]] = frozenset(
         (State.STOPPING, Event.STOP),
         (State.STOPPING, Event.PROGRESS),
         (State.STOPPING, Event.CAUGHT_UP),
+        (State.STOPPING, Event.STALL),
         (State.STOPPED, Event.STOP),
     }
 )

@@ -1,0 +1,195 @@
+"""Runs a replica until it is told otherwise, and never lies about what it is doing.
+
+    every round   pause, stop and checkpoint as asked ─► one step ─► rest, or go on at once
+    an error      of the store or of a source: try again, ever less often; say so after `stall_ms`
+                  fenced: end as fenced. Anything else: end as failed, with the reason
+
+`running` is said only when the journal was read to its end and nothing is sealed: whatever is
+committed can be read by then (S75). `stopped` is said only once the checkpoint is durable (S76).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.errors import (
+    FencedError,
+    InvariantError,
+    LeaseLostError,
+    SourceGoneError,
+    StoreError,
+    StrandlineError,
+)
+from strandline.journal.next import Want
+from strandline.pipeline.states import Event, State, moved
+from strandline.store.retry import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline.model.frontier import Frontier
+    from strandline.pipeline.replica import Replica
+    from strandline.pipeline.settings import PipelineSettings
+    from strandline.shard.env import Env
+
+_TROUBLE = Backoff(first_ms=50, factor=2.0, cap_ms=5_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a replica says of itself."""
+
+    state: State
+    committed: Frontier
+    sealed: int | None
+    """The transaction that is being computed."""
+    cause: str
+    """Why it is stalled, failed or fenced; empty while all is well."""
+    transactions: int
+    """How many were committed while this replica looked."""
+    still_ms: float
+    """For how long nothing was committed although there was work."""
+
+
+class Runner:
+    """One replica and its life. `run` blocks; everything else may be called from any task."""
+
+    def __init__(self, replica: Replica, env: Env, settings: PipelineSettings) -> None:
+        self._replica = replica
+        self._env = env
+        self._settings = settings
+        self._turn = env.tasks.condition()
+        self._state = State.STARTING
+        self._cause = ""
+        self._asked_stop = False
+        self._asked_pause = False
+        self._asked_checkpoint = False
+        self._transactions = 0
+        self._moved_ms = env.clock.monotonic_ms()
+        self._troubles = 0
+        self._idle = False
+
+    def run(self, *, until_idle: bool = False, transactions: int | None = None) -> Status:
+        """Go on until stopped, fenced or failed; or until there is nothing to do, or so many
+        transactions are committed, and then stop."""
+        while self._state not in {State.STOPPED, State.FAILED, State.FENCED}:
+            rest_ms = self._round()
+            enough = transactions is not None and self._transactions >= transactions
+            if enough or (until_idle and self._idle and self._state is State.RUNNING):
+                self.stop()
+                continue
+            self._rest(rest_ms)
+        return self.status()
+
+    def stop(self) -> None:
+        """End after a checkpoint; returns at once."""
+        self._ask(stop=True)
+
+    def pause(self) -> None:
+        self._ask(pause=True)
+
+    def resume(self) -> None:
+        self._ask(pause=False)
+
+    def checkpoint(self) -> None:
+        """Take one as soon as nothing is sealed."""
+        with self._turn:
+            self._asked_checkpoint = True
+            self._turn.notify_all()
+
+    def status(self) -> Status:
+        standing = self._replica.standing
+        sealed = None if standing.sealed is None else standing.sealed.t
+        busy = sealed is not None or self._troubles > 0
+        still = self._env.clock.monotonic_ms() - self._moved_ms if busy else 0.0
+        return Status(
+            self._state, standing.committed, sealed, self._cause, self._transactions, still
+        )
+
+    def _ask(self, *, stop: bool = False, pause: bool | None = None) -> None:
+        with self._turn:
+            self._asked_stop = self._asked_stop or stop
+            self._asked_pause = self._asked_pause if pause is None else pause
+            self._turn.notify_all()
+
+    def _rest(self, rest_ms: float) -> None:
+        if rest_ms <= 0:
+            return
+        with self._turn:
+            if not (self._asked_stop or self._asked_checkpoint):
+                self._turn.wait(int(rest_ms) + 1)
+
+    def _round(self) -> float:
+        if self._asked_stop and self._state is not State.STOPPING:
+            self._move(Event.STOP)
+            self._replica.want(Want.CHECKPOINT)
+        elif self._asked_pause and self._state is not State.STOPPING:
+            self._move(Event.PAUSE)
+            return self._settings.poll_ms
+        elif self._state is State.PAUSED:
+            self._move(Event.RESUME)
+        if self._asked_checkpoint:
+            self._asked_checkpoint = False
+            self._replica.want(Want.CHECKPOINT)
+        return self._guarded(self._step)
+
+    def _step(self) -> float:
+        before = self._replica.standing.next_t
+        rest_ms = self._replica.step()
+        standing = self._replica.standing
+        self._troubles = 0
+        self._idle = rest_ms > 0
+        self._transactions += standing.next_t - before
+        if standing.next_t > before or standing.sealed is None:
+            self._moved_ms = self._env.clock.monotonic_ms()
+            self._cause = ""
+            self._move(Event.PROGRESS)
+        if standing.sealed is None and standing.epoch:
+            self._move(Event.CAUGHT_UP)
+            if self._state is State.STOPPING and not self._replica.wants():
+                self._move(Event.STOPPED)
+        self._checkpoint_when_due()
+        return rest_ms
+
+    def _checkpoint_when_due(self) -> None:
+        standing = self._replica.standing
+        last = standing.checkpoints[-1].t if standing.checkpoints else None
+        since = standing.next_t - (0 if last is None else last + 1)
+        if since >= self._settings.checkpoint_every:
+            self._replica.want(Want.CHECKPOINT)
+
+    def _guarded(self, step: Callable[[], float]) -> float:
+        """Try again what may pass; end on what may not."""
+        try:
+            return step()
+        except FencedError as error:
+            self._end(Event.FENCE, error)
+        except (SourceGoneError, InvariantError) as error:
+            self._end(Event.FAIL, error)
+        except (StoreError, LeaseLostError) as error:
+            return self._trouble(error)
+        except StrandlineError as error:
+            self._end(Event.FAIL, error)
+        except BaseException as error:
+            self._end(Event.FAIL, error)
+            raise
+        return 0
+
+    def _trouble(self, error: Exception) -> float:
+        self._troubles += 1
+        self._idle = False
+        self._cause = f"{type(error).__name__}: {error}"
+        if isinstance(error, LeaseLostError):
+            self._replica.renew()
+        if self._env.clock.monotonic_ms() - self._moved_ms >= self._settings.stall_ms:
+            self._move(Event.STALL)
+        return _TROUBLE.delay(self._troubles - 1, self._env.random.uniform)
+
+    def _end(self, event: Event, error: BaseException) -> None:
+        self._cause = f"{type(error).__name__}: {error}"
+        self._move(event)
+        self._replica.close()
+
+    def _move(self, event: Event) -> None:
+        self._state = moved(self._state, event)

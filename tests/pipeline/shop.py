@@ -1,0 +1,55 @@
+"""A small program, and replicas of it on a store in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from strandline.connectors.source import Ports
+from strandline.handles.store import Store
+from strandline.pipeline.replica import Replica
+from strandline.pipeline.rig import Rig, rigged
+from strandline.pipeline.settings import PipelineSettings
+from strandline.pipeline.sources import open_sources
+from strandline.system import SystemClock
+from strandline.testing.computing import ArrowComputer
+from strandline.views.parse import parse
+
+ROWS = 100
+TEXT = f"""
+CREATE TABLE orders (id BIGINT, customer BIGINT, amount BIGINT, PRIMARY KEY (id))
+  USING generator OPTIONS (seed '7', keys '20', deletes '0.1', rows '{ROWS}', rowsPerSecond '0');
+CREATE MATERIALIZED VIEW large AS SELECT id, amount * 2 AS twice FROM orders WHERE amount > 10;
+CREATE MATERIALIZED VIEW totals REFRESH FULL AS
+  SELECT COUNT(*) AS orders, SUM(amount) AS amount FROM orders;
+"""
+SETTINGS = PipelineSettings(rows_max=10, delay_ms=0, poll_ms=1)
+
+
+def rig_of(store: Store, text: str = TEXT, **settings: int) -> Rig:
+    program = parse(text)
+    return rigged(
+        store,
+        "shop",
+        program,
+        text,
+        sources=open_sources(program, Ports(SystemClock(), str)),
+        computer=ArrowComputer(store),
+        settings=replace(SETTINGS, **settings),
+    )
+
+
+def run(*replicas: Replica) -> None:
+    """Take turns until nobody has anything left to do."""
+    idle = 0
+    while idle < len(replicas):
+        idle = sum(replica.step() > 0 for replica in replicas)
+
+
+def rows(store: Store, name: str, at: int) -> list[dict[str, object]]:
+    """What a table or a view held at a time, sorted."""
+    names = [each for each in store.shards() if not each.endswith("_errors")]
+    shard = next(each for each in names if each.split(".")[1] == name)
+    table: pa.Table = store.shard(shard).snapshot(as_of=at).to_arrow()
+    return sorted(table.to_pylist(), key=str)

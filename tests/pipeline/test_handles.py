@@ -1,0 +1,113 @@
+"""Explicit transactions: together or not at all, and never without their owner's word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from tests.pipeline.shop import rig_of, rows, run
+
+from strandline.connectors.raw import raw_batch
+from strandline.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
+from strandline.pipeline.handles import Handles
+from strandline.pipeline.meaning import packed_rows
+from strandline.pipeline.replica import Replica
+from strandline.testing.lab import Lab, new_store
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    made.close()
+
+
+def _payload(*ids: int) -> bytes:
+    values = [b'{"id": %d, "customer": 1, "amount": 100}' % each for each in ids]
+    batch = raw_batch(values, "0", range(len(values)))
+    return packed_rows(pa.Table.from_batches([batch]))
+
+
+def test_what_was_asked_for_is_committed_at_one_time(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        run(replica)
+        handles = Handles(store.env, "shop")
+        handle = handles.begin()
+        handles.insert(handle, "orders", _payload(901, 902), rows=2, chunk=0)
+        handles.insert(handle, "orders", _payload(903), rows=1, chunk=1)
+        run(replica)
+        assert replica.standing.next_t == 10, "nobody asked for a commit yet"
+        handles.ask(handle)
+        run(replica)
+        assert replica.standing.closed == {handle: 10}
+        added = {row["id"] for row in rows(store, "orders", 10)}
+        assert {901, 902, 903} <= added
+        assert not {901, 902, 903} & {row["id"] for row in rows(store, "orders", 9)}
+        replica.close()
+
+
+def test_recovery_commits_no_handle_whose_owner_did_not(lab: Lab) -> None:
+    with new_store(lab) as store:
+        first = Replica(rig_of(store))
+        run(first)
+        handles = Handles(store.env, "shop")
+        handle = handles.begin()
+        handles.insert(handle, "orders", _payload(901), rows=1, chunk=0)
+        first.close()
+        second = Replica(rig_of(store))
+        run(second)
+        assert second.standing.next_t == 10
+        assert handle not in second.standing.closed
+        assert handles.all() == [handle]
+        second.close()
+
+
+def test_a_chunk_counts_once_however_often_it_comes(lab: Lab) -> None:
+    with new_store(lab) as store:
+        handles = Handles(store.env, "shop")
+        handle = handles.begin()
+        for _ in range(3):
+            handles.insert(handle, "orders", _payload(1), rows=1, chunk=0)
+        assert len(handles.read(handle).chunks) == 1
+        with pytest.raises(ConflictError, match="chunk 0"):
+            handles.insert(handle, "orders", _payload(2), rows=1, chunk=0)
+        handles.ask(handle)
+        handles.insert(handle, "orders", _payload(1), rows=1, chunk=0)
+        with pytest.raises(UsageError, match="to be committed"):
+            handles.insert(handle, "orders", _payload(2), rows=1, chunk=1)
+
+
+def test_idle_handles_expire_by_a_record_and_consume_no_time(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store, handle_ttl_ms=1_000))
+        run(replica)
+        handle = Handles(store.env, "shop").begin()
+        lab.clock.now += 1_001
+        run(replica)
+        assert replica.standing.closed == {handle: None}
+        assert replica.standing.next_t == 10
+        replica.close()
+
+
+def test_open_handles_block_neither_checkpoints_nor_each_other(lab: Lab) -> None:
+    with new_store(lab) as store:
+        handles = Handles(store.env, "shop")
+        first, second = handles.begin(), handles.begin()
+        handles.insert(second, "orders", _payload(902), rows=1, chunk=0)
+        handles.ask(second)
+        replica = Replica(rig_of(store))
+        run(replica)
+        assert second in replica.standing.closed
+        assert first not in replica.standing.closed
+        replica.close()
+
+
+def test_unknown_handles_are_refused_by_name(lab: Lab) -> None:
+    with new_store(lab) as store:
+        handles = Handles(store.env, "shop")
+        with pytest.raises(NotFoundError, match="no transaction h"):
+            handles.read("h" + 32 * "0")
+        with pytest.raises(NameRefusedError):
+            handles.read("../shard/orders")
