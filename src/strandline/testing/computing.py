@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from strandline.connectors.incoming import Incoming, decode
+from strandline.connectors.incoming import Incoming, decode, out_schema
 from strandline.connectors.registry import fetch as fetch_split
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
@@ -156,7 +156,8 @@ def decode_all(came: Sequence[pa.Table], how: Reading) -> Incoming:
     """What rows mean that came in several layouts."""
     parts = [decode(each, how) for each in came]
     fresh = {name: kind for part in parts for name, kind in part.fresh.items()}
-    return Incoming(pa.concat_tables([part.table for part in parts]), fresh)
+    found = [out_schema(how).empty_table(), *(part.table for part in parts)]
+    return Incoming(pa.concat_tables(found), fresh)
 
 
 def linear_changes(view: View, changes: Mapping[str, pa.Table]) -> tuple[pa.Table, pa.Table]:
