@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strandline.errors import InvariantError, SinceError, StoreError
+from strandline.errors import ConflictError, InvariantError, SinceError, StoreError
 from strandline.journal import record as r
 from strandline.journal.checkpoint import Checkpoints, Facts, may_checkpoint, staged_keys
 from strandline.journal.log import Journal, Lost
@@ -371,3 +371,108 @@ def test_a_cut_in_the_middle_is_gone_on_with(lab: Lab) -> None:
     assert state_of(lab) == before
     assert Checkpoints(Journal(lab.env(), "shop")).cut().first == before.checkpoints[0].lsn
     assert state_of(lab) == before
+
+
+# Races.
+
+
+class Interrupted:
+    """A port on which something happens before the nth call of a method."""
+
+    def __init__(self, inner, method, nth, happens):
+        self.inner, self.method, self.left, self.happens = inner, method, nth, happens
+
+    def __getattr__(self, name):
+        found = getattr(self.inner, name)
+        if name == self.method and self.happens is not None:
+            if self.left == 0:
+                happens, self.happens = self.happens, None
+                happens()
+            self.left -= 1
+        return found
+
+
+@pytest.mark.parametrize(
+    "port", ["blob.get", "blob.delete", "consensus.scan", "consensus.truncate"]
+)
+def test_two_who_cut_at_once_do_no_harm_and_find_no_damage(port: str) -> None:
+    name, method = port.split(".")
+    reached = True
+    nth = 0
+    while reached:
+        lab = Lab()
+        journal = Journal(lab.env(), "shop")
+        founded(journal)
+        for _ in range(4):
+            staged_transaction(journal)
+            won(Checkpoints(journal).publish(journal.refresh()))
+
+        def they_cut(lab: Lab = lab) -> None:
+            other = Journal(lab.env(), "shop")
+            for _ in range(2):
+                won(Checkpoints(other).publish(transacted(other, other.refresh())))
+            assert Checkpoints(other).cut().first > 0
+
+        env = lab.env()
+        interrupted = Interrupted(getattr(env, name), method, nth, they_cut)
+        object.__setattr__(env, name, interrupted)
+        cut = Checkpoints(Journal(env, "shop")).cut()
+        reached = interrupted.happens is None
+        assert cut.findings == ()
+        after = state_of(lab)
+        assert after.next_t == (6 if reached else 4)
+        Checkpoints(Journal(lab.env(), "shop")).cut()
+        assert set(snapshots(lab.env(), "shop")) == {k.snapshot.key for k in after.checkpoints}
+        nth += 1
+    assert nth > 1
+
+
+@pytest.mark.parametrize("port", ["consensus.scan", "blob.get"])
+def test_a_cut_while_a_journal_is_read_is_not_taken_for_damage(port: str) -> None:
+    name, method = port.split(".")
+    reached = True
+    nth = 0
+    while reached:
+        lab = Lab()
+        grown(lab, 4)
+
+        def they_cut(lab: Lab = lab) -> None:
+            other = Journal(lab.env(), "shop")
+            Checkpoints(other).cut()
+            for _ in range(3):
+                won(Checkpoints(other).publish(transacted(other, other.refresh())))
+            Checkpoints(other).cut()
+
+        env = lab.env(scan_page=2)
+        interrupted = Interrupted(getattr(env, name), method, nth, they_cut)
+        object.__setattr__(env, name, interrupted)
+        journal = Journal(env, "shop")
+        assert journal.refresh().next_t in {8, 11}
+        assert journal.findings == ()
+        reached = interrupted.happens is None
+        nth += 1
+    assert nth > 1
+
+
+def test_records_that_are_cut_while_they_are_read_are_never_passed_over() -> None:
+    reached = True
+    nth = 0
+    while reached:
+        lab = Lab()
+        journal = grown(lab, 4)
+        env = lab.env(scan_page=2)
+        cut = Interrupted(env.consensus, "scan", nth, Checkpoints(journal).cut)
+        object.__setattr__(env, "consensus", cut)
+        assert whole_or_conflict(Journal(env, "shop"))
+        reached = cut.happens is None
+        nth += 1
+    assert nth > 3
+
+
+def whole_or_conflict(journal: Journal) -> bool:
+    """Whether what was read has no gap, or the reader was told to begin again."""
+    try:
+        numbers = [lsn for lsn, _ in journal.records()]
+    except ConflictError:
+        return True
+    return numbers == list(range(numbers[0], numbers[-1] + 1))
