@@ -8,5 +8,6 @@ staging     shell  objects that records refer to: what is too large for a record
 entries     shell  the entries in Consensus: read, searched, written and forgotten
 log         shell  a journal as one process sees it: read on, propose the next entry, cut
 timeline    shell  a pipeline's journal as the timeline of its shards
+handles     shell  explicit transactions that are open: what they staged so far
 checkpoint  shell  where a pipeline can go on from, and below which its journal may be cut
 """

@@ -20,7 +20,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.errors import CorruptionError, NewerFormatError, SinceError, invariant
+from strandline.errors import (
+    ConflictError,
+    CorruptionError,
+    NewerFormatError,
+    SinceError,
+    invariant,
+)
 from strandline.journal.record import Amend, Begin, Checkpoint, Input, Program, Promote, Record
 from strandline.journal.staging import load_snapshot, put_snapshot, snapshots
 from strandline.journal.standing import KEPT, Standing, advance
@@ -101,11 +107,14 @@ class Checkpoints:
             return Cut(before, 0)
         findings = self.findings(standing)
         if findings:
-            return Cut(before, 0, findings)
+            # Those that are kept no longer went with somebody else's cut, and are no finding.
+            moved = self._journal.refresh().checkpoints != standing.checkpoints
+            return Cut(before, 0, () if moved else findings)
         target = standing.checkpoints[0].lsn
         target = target if keep is None else min(target, keep)
-        released = self._release(standing, before, target)
+        released = 0
         if target > before:
+            released = self._release(standing, target)
             self._journal.cut(target)
         first = self._journal.first()
         return Cut(first, released + self._sweep(first))
@@ -127,7 +136,7 @@ class Checkpoints:
         first = self._journal.entries.first()
         if first is None or first[1].first == 0:
             return 0
-        for lsn, record in self._journal.records(first[1].first):
+        for lsn, record in self._journal.records():
             if isinstance(record, Checkpoint) and self._intact(lsn, record) is not None:
                 return 0 if record.t is None else record.t + 1
         return self._journal.refresh().next_t
@@ -135,11 +144,12 @@ class Checkpoints:
     def before(self, t: Time) -> Standing:
         """The standing just before transaction `t` began, for computing it again.
 
-        `SinceError` if the journal does not go back so far.
+        `SinceError` if the journal does not go back so far, `ConflictError` if it is cut while
+        it is read.
         """
         first = self._journal.first()
         standing = Standing.empty(self._journal.pipeline) if first == 0 else None
-        for lsn, record in self._journal.records(first):
+        for lsn, record in self._journal.records():
             if isinstance(record, Begin) and record.t == t and standing is not None:
                 return standing
             if standing is None and isinstance(record, Checkpoint):
@@ -161,27 +171,29 @@ class Checkpoints:
         except CorruptionError:
             return None
 
-    def _release(self, standing: Standing, before: int, target: int) -> int:
+    def _release(self, standing: Standing, target: int) -> int:
         """Let go of what only records below `target` refer to."""
-        if target <= before:
-            return 0
-        programs = dict(standing.programs)
+        programs = set(standing.programs)
         held: dict[str, Program] = {}
         count = 0
-        for lsn, record in self._journal.records(before):
-            if lsn >= target:
-                break
-            if isinstance(record, Checkpoint) and lsn == before:
-                known = self._intact(lsn, record)
-                held.update({} if known is None else known.programs)
-            elif isinstance(record, Program):
-                held[record.hash] = record
-            elif isinstance(record, Promote):
-                over = [held[name] for name in held if name not in {record.program, *programs}]
-                count += sum(self._let_go(each) for each in over)
-                held = {name: held[name] for name in held if name == record.program}
-            else:
-                count += self._let_go(record)
+        try:
+            for lsn, record in self._journal.records():
+                if lsn >= target:
+                    break
+                if isinstance(record, Checkpoint):
+                    known = self._intact(lsn, record) if not held else None
+                    held.update({} if known is None else known.programs)
+                elif isinstance(record, Program):
+                    held[record.hash] = record
+                elif isinstance(record, Promote):
+                    over = [held[name] for name in held if name not in {record.program, *programs}]
+                    count += sum(self._let_go(each) for each in over)
+                    held = {name: held[name] for name in held if name == record.program}
+                else:
+                    count += self._let_go(record)
+        except ConflictError:
+            # Somebody else cuts, and released what is gone by now before that.
+            return count
         return count
 
     def _let_go(self, record: Record) -> int:

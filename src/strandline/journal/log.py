@@ -116,22 +116,21 @@ class Journal:
                 return self._publish(after) if won else Lost(self.refresh())
         raise doubt or self._silent()
 
-    def records(self, start: int = 0) -> Iterator[tuple[int, Record]]:
-        """Every record from number `start` on, checked. One that was cut is refused."""
-        first = self.entries.first()
-        if first is None:
-            return
-        if start < first[1].first:
-            raise UsageError(
-                f"record {lsn_text(start)} of pipeline {self.pipeline} was cut: its journal "
-                f"begins with {lsn_text(first[1].first)}"
-            )
-        found = self.entries.earliest(lambda entry: entry.links[-1].lsn >= start)
+    def records(self, start: int | None = None) -> Iterator[tuple[int, Record]]:
+        """Every record from number `start` on, checked; from the oldest that is left if `None`.
+
+        One that was cut is refused. `ConflictError`: the journal was cut while it was read.
+        """
+        found = self._holding(start)
         if found is None:
             return
-        for _, entry in self._chained(self.entries.scan(found[0])):
+        expected = found[0]
+        for seqno, entry in self._chained(self.entries.scan(expected)):
+            if seqno != expected:
+                raise self._was_cut()
+            expected = seqno.next()
             for each, record in zip(entry.links, records_of(self.pipeline, entry), strict=True):
-                if each.lsn >= start:
+                if start is None or each.lsn >= start:
                     yield each.lsn, record
 
     def first(self) -> int:
@@ -201,6 +200,18 @@ class Journal:
 
     # Reading.
 
+    def _holding(self, start: int | None) -> Placed | None:
+        """The entry that has record `start`, or the oldest one; `None` if it is still to come."""
+        oldest = self.entries.first()
+        if oldest is None or start is None or start == oldest[1].first:
+            return oldest
+        if start < oldest[1].first:
+            raise UsageError(
+                f"record {lsn_text(start)} of pipeline {self.pipeline} was cut: its journal "
+                f"begins with {lsn_text(oldest[1].first)}"
+            )
+        return self.entries.earliest(lambda entry: entry.links[-1].lsn >= start)
+
     def _publish(self, standing: Standing) -> Standing:
         """Never go back: of two that raced, the newer one stays."""
         with self._turn:
@@ -269,6 +280,10 @@ class Journal:
                     raise
                 except CorruptionError as error:
                     findings.append(str(error))
+        first = self.entries.first() if findings else None
+        if first is not None and first[0] != placed[0][0]:
+            # Not damaged, but no longer kept: the journal was cut, and they went with it.
+            raise self._was_cut()
         self.findings = tuple(findings)
         if found is None and placed[0][0].number == 0:
             found = 0, Standing.empty(self.pipeline)
@@ -279,6 +294,9 @@ class Journal:
                 f"gone, and no checkpoint after them is intact: {reasons}"
             )
         return found
+
+    def _was_cut(self) -> ConflictError:
+        return ConflictError(f"the journal of pipeline {self.pipeline} was cut while it was read")
 
     def _snapshot(self, placed: Placed, record: Checkpoint) -> Standing:
         seqno, entry = placed

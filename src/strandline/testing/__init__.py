@@ -1,11 +1,14 @@
 """What tests need and production must never import: simulated histories, faults, checkers.
 
+audit              pure   judges every entry of a journal, by rules told a second time
 bank_appends       shell  mutants of appends, commits and timelines
+bank_journal       shell  mutants of the journal: its law, its chain, its checkpoints
 bank_leases        shell  mutants of leases: pulses, holds and pins
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
 bank_upkeep        shell  mutants of upkeep: compaction, collection, retention, manifests
 cases              shell  whole histories, and how they are judged
 checkers           pure   judge recorded histories: what is wrong, as sentences
+clerks             shell  roles around a journal: replicas without anything to compute
 clock              shell  clocks of simulated processes and of the simulated store
 conformance        shell  what every Blob and every Consensus must show
 conformance_source shell  what every source must show

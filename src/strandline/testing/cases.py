@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.testing import jobs, owners, roles, streaming
+from strandline.testing import clerks, jobs, owners, roles, streaming
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -44,6 +44,8 @@ class Case:
     """The timeline that the shards are attached to."""
     clean: bool = True
     """Whether what is left in the store is looked at as well."""
+    judge: Callable[[World], None] | None = None
+    """Judges what no checker of shards knows of."""
 
     def __call__(self, sim: Simulation) -> None:
         drawn = Options.from_seed(sim.stream("options"), OPTIONS)
@@ -57,6 +59,8 @@ class Case:
             check_history(world.history)
             if self.clean:
                 check_remains(world)
+            if self.judge is not None:
+                self.judge(world)
         except AssertionError as error:
             error.add_note(f"case {self.name}, {world.options}")
             raise
@@ -326,6 +330,15 @@ CASES = {
             off=("suspend", "stuck"),
         ),
         Case("broken", _broken, on={"no_inline": 1}, off=("stuck", "chunks"), clean=False),
+        Case(
+            "journal",
+            clerks.clerks,
+            on={"lost_reply": 0.1, "late": 0.02, "latency_ms": 5, "store_jump": 0.05},
+            off=("stuck",),
+            clean=False,
+            faults_ms=2_000,
+            judge=clerks.judge,
+        ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),
         Case("naps", _clocks, off=_CALM, on={"nap": 0.1, "latency_ms": 5}),

@@ -1,0 +1,288 @@
+"""Explicit transactions that are open: what they staged so far, durably and once.
+
+A handle has no time until it commits, and the journal says nothing of it before that. It lives
+in a slot, one consensus key each, which is used again when the journal has forgotten the handle
+before it; so there are as many keys as handles were ever open at once.
+
+    Opened ─► Staged, by chunk number ─► Frozen: no chunk is added any more ─► Closed ─► Opened …
+
+    commit   journal first: is it closed?  then the slot: freeze it, or learn that it is closed;
+             then propose BEGIN + INPUT + SEAL on that same standing; then `settle`
+    abort    the same with ABORT
+
+The order matters. The journal forgets a handle only after its slot says that it is closed, so
+whoever reads the journal before the slot sees it closed in one of them; and a proposal on that
+standing is lost if another one closed it since. A crash anywhere leaves the handle open or
+frozen, and nobody but its user, or its expiry, ever closes it (S59).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.errors import ConflictError, MaybeAppliedError, NotFoundError, UsageError
+from strandline.journal.entries import valid_pipeline
+from strandline.journal.record import StagedRef
+from strandline.journal.staging import digest_of, stage
+from strandline.model.frontier import Time
+from strandline.model.ids import SeqNo, printable
+from strandline.parts.envelope import decoded, seal, unseal
+from strandline.shard.env import PATIENCE
+from strandline.store.consensus import CasResult, Versioned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from strandline.journal.standing import Standing
+    from strandline.shard.env import Env
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag="OPENED"):
+    """A handle takes the slot."""
+
+    id: str
+    at_ms: int
+
+
+class Staged(msgspec.Struct, frozen=True, array_like=True, tag="STAGED"):
+    """One chunk of rows for one table."""
+
+    number: int
+    table: str
+    ref: StagedRef
+    at_ms: int
+
+
+class Frozen(msgspec.Struct, frozen=True, array_like=True, tag="FROZEN"):
+    """Its user commits or aborts it: nothing is added."""
+
+    at_ms: int
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag="CLOSED"):
+    """The journal has closed it: at a time, or without one."""
+
+    t: Time | None
+    reason: str
+    at_ms: int
+
+
+_Step = Opened | Staged | Frozen | Closed
+_decoder: msgspec.msgpack.Decoder[_Step] = msgspec.msgpack.Decoder(_Step)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """An explicit transaction, as its slot tells."""
+
+    id: str
+    opened_ms: int
+    touched_ms: int
+    chunks: tuple[Staged, ...] = ()
+    """As they came; whoever commits them puts them in the order of their numbers."""
+    frozen: bool = False
+    closed: Closed | None = None
+
+
+class Handles:
+    """The handles of one pipeline."""
+
+    def __init__(self, env: Env, pipeline: str) -> None:
+        self._env = env
+        self.pipeline = valid_pipeline(pipeline)
+
+    def open(self, standing: Standing) -> str:
+        """A new handle; durable when it returns."""
+        token = self._env.random.token()
+        for _ in self._rounds():
+            slots = self._slots()
+            number = next(n for n in range(len(slots) + 1) if _is_free(slots.get(n), standing))
+            name = f"h{number}-{token}"
+            # A slot whose answer got lost has this very token.
+            mine = next((h.id for h in slots.values() if h and h.id.endswith(token)), None)
+            if mine is not None:
+                return mine
+            if self._append(number, self._read(number)[1], Opened(name, self._now_ms())):
+                return name
+        raise self._silent(token)
+
+    def look(self, name: str) -> Handle:
+        """What is known of a handle; `NotFoundError` once it was closed long ago."""
+        return self._find(name)[0]
+
+    def insert(self, name: str, number: int, table: str, payload: bytes, rows: int) -> Staged:
+        """Stage one chunk. The same chunk again is harmless; another of its number is refused."""
+        staged: Staged | None = None
+        for _ in self._rounds():
+            handle, end = self._open_one(name)
+            known = next((each for each in handle.chunks if each.number == number), None)
+            if known is not None:
+                return self._same(name, known, staged, payload, table)
+            if handle.frozen:
+                raise ConflictError(f"handle {name} is being committed: chunk {number} is too late")
+            if staged is None:
+                ref = stage(self._env, self.pipeline, payload, rows=rows)
+                staged = Staged(number, table, ref, self._now_ms())
+            if self._append(_slot_of(name), end, staged):
+                return staged
+        raise self._silent(name)
+
+    def freeze(self, name: str) -> Handle:
+        """Before a commit or an abort: its chunks are these, and stay these."""
+        for _ in self._rounds():
+            handle, end = self._open_one(name)
+            if handle.frozen:
+                return handle
+            if self._append(_slot_of(name), end, Frozen(self._now_ms())):
+                return replace(handle, frozen=True)
+        raise self._silent(name)
+
+    def settle(self, name: str, t: Time | None, reason: str = "") -> None:
+        """The journal has closed it: say so here. What an aborted one staged is deleted."""
+        for _ in self._rounds():
+            handle, end = self._read(_slot_of(name))
+            if handle is None or handle.id != name or handle.closed is not None:
+                return
+            for chunk in handle.chunks if t is None else ():
+                self._delete(chunk.ref.key)
+            if self._append(_slot_of(name), end, Closed(t, reason, self._now_ms())):
+                return
+        raise self._silent(name)
+
+    def all(self) -> list[Handle]:
+        """Every handle that holds a slot, closed ones included."""
+        return [handle for handle in self._slots().values() if handle is not None]
+
+    def idle(self, limit_ms: int) -> list[Handle]:
+        """The open ones that nobody touched for so long, by the store's clock."""
+        now_ms = self._now_ms()
+        return [h for h in self.all() if h.closed is None and h.touched_ms + limit_ms <= now_ms]
+
+    def settled(self, standing: Standing) -> list[str]:
+        """The handles that a checkpoint may forget: their slots say that they are closed."""
+        closed = {handle.id for handle in self.all() if handle.closed is not None}
+        return sorted(closed & standing.closed.keys())
+
+    def _find(self, name: str) -> tuple[Handle, SeqNo]:
+        found, end = self._read(_slot_of(name))
+        if found is None or found.id != name:
+            raise NotFoundError(
+                f"pipeline {self.pipeline} has no handle {printable(name)}: it was never opened, "
+                "or it was closed and forgotten"
+            )
+        return found, end
+
+    def _open_one(self, name: str) -> tuple[Handle, SeqNo]:
+        handle, end = self._find(name)
+        if handle.closed is not None:
+            t = handle.closed.t
+            how = "aborted" if t is None else f"committed as {t}"
+            raise ConflictError(f"handle {name} was {how}")
+        return handle, end
+
+    def _same(
+        self, name: str, known: Staged, mine: Staged | None, payload: bytes, table: str
+    ) -> Staged:
+        if mine is not None and mine.ref.key != known.ref.key:
+            self._delete(mine.ref.key)
+        if (known.table, known.ref.digest) != (table, digest_of(payload)):
+            raise UsageError(
+                f"handle {name} has another chunk {known.number}: a chunk that is sent again has "
+                "to be the same"
+            )
+        return known
+
+    def _slots(self) -> dict[int, Handle | None]:
+        prefix = f"handles/{self.pipeline}/"
+        keys = self._env.patient(lambda: self._env.consensus.keys(prefix))
+        numbers = [int(key.removeprefix(prefix)) for key in keys]
+        return {number: self._read(number)[0] for number in sorted(numbers)}
+
+    def _read(self, slot: int) -> tuple[Handle | None, SeqNo]:
+        """The handle that has a slot, and the version after its last."""
+        handle: Handle | None = None
+        end, limit = SeqNo(0), self._env.settings.scan_page
+        while True:
+            page = self._page(slot, end, limit)
+            for version in page:
+                handle = _advance(handle, self._decode(slot, version))
+                end = version.seqno.next()
+            if len(page) < limit:
+                return handle, end
+
+    def _page(self, slot: int, start: SeqNo, limit: int) -> Sequence[Versioned]:
+        key = self._key(slot)
+        return self._env.patient(lambda: self._env.consensus.scan(key, start, limit))
+
+    def _append(self, slot: int, seqno: SeqNo, record: _Step) -> bool:
+        """Compare-and-set; with no answer, what is there now decides."""
+        key = self._key(slot)
+        data = seal("handle", key, str(seqno), msgspec.msgpack.encode(record))
+        try:
+            result = self._env.insistent(
+                lambda: self._env.consensus.compare_and_set(key, Versioned(seqno, data))
+            )
+        except MaybeAppliedError:
+            return False
+        if result is CasResult.COMMITTED and isinstance(record, Opened):
+            self._env.patient(lambda: self._env.consensus.truncate(key, seqno))
+        return result is CasResult.COMMITTED
+
+    def _decode(self, slot: int, version: Versioned) -> _Step:
+        key = self._key(slot)
+        what = f"version {version.seqno} of {key}"
+        _, body = unseal(version.data, kind="handle", owner=key, at=str(version.seqno), what=what)
+        return decoded(_decoder, body, what)
+
+    def _key(self, slot: int) -> str:
+        return f"handles/{self.pipeline}/{slot}"
+
+    def _now_ms(self) -> int:
+        return self._env.patient(self._env.consensus.now_ms)
+
+    def _delete(self, key: str) -> None:
+        self._env.patient(lambda: self._env.blob.delete(key))
+
+    def _rounds(self) -> Iterator[None]:
+        deadline = self._env.clock.monotonic_ms() + self._env.settings.commit_deadline_ms
+        yield
+        for pause_ms in PATIENCE.delays(self._env.random):
+            if self._env.clock.monotonic_ms() >= deadline:
+                return
+            self._env.tasks.sleep(pause_ms)
+            yield
+
+    def _silent(self, name: str) -> MaybeAppliedError:
+        return MaybeAppliedError(f"handle {name}: the store did not say whether it happened")
+
+
+def _slot_of(name: str) -> int:
+    slot, _, token = name.removeprefix("h").partition("-")
+    if not (name.startswith("h") and slot.isdecimal() and slot.isascii() and token):
+        raise NotFoundError(f"{printable(name)} is no handle")
+    return int(slot)
+
+
+def _is_free(handle: Handle | None, standing: Standing) -> bool:
+    """Whether a slot may be used again: its handle is closed, and the journal forgot it."""
+    return handle is None or (handle.closed is not None and handle.id not in standing.closed)
+
+
+def _advance(handle: Handle | None, record: _Step) -> Handle | None:
+    if isinstance(record, Opened):
+        return Handle(record.id, record.at_ms, record.at_ms)
+    if handle is None:
+        # Its beginning was cut while we looked: another handle has the slot by now.
+        return None
+    chunks, frozen, closed = handle.chunks, handle.frozen, handle.closed
+    if isinstance(record, Staged):
+        chunks = (*chunks, record)
+    elif isinstance(record, Frozen):
+        frozen = True
+    else:
+        closed = record
+    touched_ms = max(handle.touched_ms, record.at_ms)
+    return replace(handle, touched_ms=touched_ms, chunks=chunks, frozen=frozen, closed=closed)

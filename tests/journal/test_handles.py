@@ -1,0 +1,206 @@
+"""Handles stage chunks once, are closed once, and leave nothing behind."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from strandline.errors import ConflictError, NotFoundError, UsageError
+from strandline.journal import record as r
+from strandline.journal.checkpoint import Checkpoints
+from strandline.journal.handles import Handles
+from strandline.journal.log import Journal
+from strandline.journal.standing import Standing
+from strandline.testing.faults import (
+    FailNth,
+    Fault,
+    FaultKind,
+    FaultyBlob,
+    FaultyConsensus,
+    PlainWorld,
+)
+from strandline.testing.journals import committing, founded, sealing, won, written
+from strandline.testing.lab import Lab
+
+FAULTS = [FaultKind.LOST_REPLY, FaultKind.LOST_REQUEST, FaultKind.LATE, FaultKind.NOT_APPLIED]
+
+
+def pipeline(lab: Lab) -> tuple[Journal, Handles]:
+    journal = Journal(lab.env(), "shop")
+    founded(journal)
+    return journal, Handles(lab.env(), "shop")
+
+
+def committed(journal: Journal, handles: Handles, name: str) -> Standing:
+    """Commit a handle as a replica does: the journal first, then the slot, then the proposal."""
+    standing = journal.refresh()
+    chunks = sorted(handles.freeze(name).chunks, key=lambda each: each.number)
+    begin, taken, seal = sealing(standing, handle=name)
+    taken = msgspec.structs.replace(taken, staged=tuple(each.ref for each in chunks))
+    sealed = won(journal.propose(standing, [begin, taken, seal]))
+    handles.settle(name, sealed.closed[name])
+    return won(journal.propose(sealed, [committing(sealed)]))
+
+
+def test_chunks_are_staged_once_whoever_sends_them_and_however_often(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    first = handles.insert(name, 0, "orders", b"a", 1)
+    other = Handles(lab.env(), "shop")
+    assert other.insert(name, 0, "orders", b"a", 1) == first
+    other.insert(name, 7, "items", b"b", 2)
+    assert [(c.number, c.table, c.ref.rows) for c in handles.look(name).chunks] == [
+        (0, "orders", 1),
+        (7, "items", 2),
+    ]
+    for table, payload in (("orders", b"x"), ("items", b"a")):
+        with pytest.raises(UsageError, match="has another chunk 0"):
+            handles.insert(name, 0, table, payload, 1)
+    assert len(list(lab.blob.list("journal/shop/"))) == 2
+
+
+def test_a_handle_that_is_frozen_takes_no_more_and_stays_as_it_is(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    handles.insert(name, 0, "orders", b"a", 1)
+    frozen = handles.freeze(name)
+    assert handles.freeze(name) == frozen
+    with pytest.raises(ConflictError, match="being committed: chunk 1 is too late"):
+        handles.insert(name, 1, "orders", b"b", 1)
+    # A chunk that was there is still recognised.
+    assert handles.insert(name, 0, "orders", b"a", 1) == frozen.chunks[0]
+
+
+def test_s59_a_handle_that_was_open_at_a_crash_stays_open_and_has_no_time(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    handles.insert(name, 0, "orders", b"a", 1)
+    handles.freeze(name)
+    again = Journal(lab.env(), "shop").refresh()
+    assert (again.next_t, again.closed) == (0, {})
+    assert Handles(lab.env(), "shop").look(name).closed is None
+
+
+def test_a_handle_is_committed_once_and_says_when(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    handles.insert(name, 0, "orders", b"a", 1)
+    committed(journal, handles, name)
+    assert handles.look(name).closed.t == 0
+    for act in (handles.freeze, lambda name: handles.insert(name, 1, "orders", b"b", 1)):
+        with pytest.raises(ConflictError, match="was committed as 0"):
+            act(name)
+    handles.settle(name, 0)
+    (chunk,) = handles.look(name).chunks
+    assert lab.blob.get(chunk.ref.key) == b"a"
+
+
+def test_what_an_aborted_handle_staged_is_deleted(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    handles.insert(name, 0, "orders", b"a", 1)
+    written(journal, r.Abort(name, "by its user"))
+    handles.settle(name, None, "by its user")
+    assert list(lab.blob.list("journal/shop/")) == []
+    with pytest.raises(ConflictError, match="was aborted"):
+        handles.freeze(name)
+
+
+def test_slots_are_used_again_once_the_journal_forgot_their_handles(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    first = handles.open(journal.refresh())
+    second = handles.open(journal.refresh())
+    assert (first[:3], second[:3]) == ("h0-", "h1-")
+    standing = committed(journal, handles, first)
+    assert handles.open(standing)[:3] == "h2-"
+    assert handles.settled(standing) == [first]
+    standing = won(Checkpoints(journal).publish(standing, forget=handles.settled(standing)))
+    assert first not in standing.closed
+    again = handles.open(standing)
+    assert again[:3] == "h0-"
+    assert len(lab.consensus.keys("handles/")) == 3
+    with pytest.raises(NotFoundError, match="closed and forgotten"):
+        handles.look(first)
+    with pytest.raises(NotFoundError):
+        handles.freeze(first)
+    handles.settle(first, 0)
+    assert handles.look(again).closed is None
+
+
+@pytest.mark.parametrize("name", ["", "h", "h1", "x1-a", "h-a", "h1x-a", "h²-a", "h5-nobody"])
+def test_what_is_no_handle_is_not_found(lab: Lab, name: str) -> None:
+    _, handles = pipeline(lab)
+    with pytest.raises(NotFoundError):
+        handles.look(name)
+
+
+def test_handles_that_nobody_touches_are_idle_by_the_stores_clock(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    quiet, busy, closed = (handles.open(journal.refresh()) for _ in range(3))
+    handles.settle(closed, None)
+    lab.clock.now += 60_000
+    handles.insert(busy, 0, "orders", b"a", 1)
+    assert [handle.id for handle in handles.idle(60_000)] == [quiet]
+    assert handles.idle(60_001) == []
+    assert {handle.id for handle in handles.all()} == {quiet, busy, closed}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_at_any_call_changes_nothing_that_counts(kind: FaultKind) -> None:
+    nth, reached = 0, True
+    while reached:
+        lab = Lab()
+        journal, _ = pipeline(lab)
+        env, world = lab.env(scan_page=1), PlainWorld()
+        plan = FailNth(nth, Fault(kind))
+        object.__setattr__(env, "consensus", FaultyConsensus(env.consensus, plan, world))
+        object.__setattr__(env, "blob", FaultyBlob(env.blob, plan, world))
+        handles = Handles(env, "shop")
+        name = handles.open(journal.refresh())
+        for number in range(3):
+            handles.insert(name, number, "orders", b"%d" % number, 1)
+        committed(journal, handles, name)
+        world.settle()
+        (handle,) = Handles(lab.env(), "shop").all()
+        assert (handle.id, handle.closed.t) == (name, 0)
+        assert [lab.blob.get(chunk.ref.key) for chunk in handle.chunks] == [b"0", b"1", b"2"]
+        assert len(list(lab.blob.list("journal/shop/"))) == 3
+        reached = plan.reached
+        nth += 1
+        lab.close()
+    assert nth > 15
+
+
+def test_two_who_insert_at_once_both_count(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    env = lab.env()
+    inner = env.consensus.compare_and_set
+    waiting = [lambda: handles.insert(name, 1, "orders", b"b", 1)]
+
+    def racing(key, new):
+        if waiting:
+            waiting.pop()()
+        return inner(key, new)
+
+    env.consensus.compare_and_set = racing
+    Handles(env, "shop").insert(name, 0, "orders", b"a", 1)
+    assert {chunk.number for chunk in handles.look(name).chunks} == {0, 1}
+
+
+def test_two_who_insert_the_same_chunk_at_once_keep_one_object(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    env = lab.env()
+    inner = env.consensus.compare_and_set
+    waiting = [lambda: handles.insert(name, 0, "orders", b"a", 1)]
+
+    def racing(key, new):
+        if waiting:
+            waiting.pop()()
+        return inner(key, new)
+
+    env.consensus.compare_and_set = racing
+    Handles(env, "shop").insert(name, 0, "orders", b"a", 1)
+    (chunk,) = handles.look(name).chunks
+    assert [entry.key for entry in lab.blob.list("journal/shop/")] == [chunk.ref.key]
