@@ -9,6 +9,7 @@ meaning   pure   what the rows of a transaction mean for a table, in Arrow
 offer     pure   when an automatic transaction closes
 planner   shell  what goes into the next transaction, and where sealed rows are
 replica   shell  carries out what the journal says is next
+replay    shell  computes committed transactions again and compares
 rig       shell  what every replica of one program works with
 runner    shell  runs a replica until it is told otherwise, and says what it is doing
 settings  pure   the numbers of a pipeline

@@ -1,0 +1,112 @@
+"""Computes committed transactions again, and compares them with what is on record.
+
+The same work as the first time: the inputs that were sealed, the shards as they were before. It
+writes nothing: no record, no append. A difference is `ReplayDivergedError`, which names the
+endpoint or collection, the transaction and both digests, if the versions are equal; between
+unequal versions it is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.errors import BoundsError, ReplayDivergedError, SinceError
+from strandline.journal.checkpoint import Checkpoints
+from strandline.journal.record import Begin, Commit
+from strandline.journal.standing import advance
+from strandline.pipeline import agree
+from strandline.pipeline.compute import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline.journal.log import Journal
+    from strandline.journal.standing import Sealed, Standing
+    from strandline.model.frontier import Time
+    from strandline.pipeline.compute import Computed
+    from strandline.pipeline.planner import Planner
+    from strandline.pipeline.rig import Rig
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A committed transaction as the journal has it."""
+
+    standing: Standing
+    """When it was sealed."""
+    sealed: Sealed
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A transaction that was computed again."""
+
+    t: Time
+    rows: int
+    """How many rows came in, by the digests of its inputs."""
+    noted: tuple[str, ...]
+    """What differs, where the versions do, too."""
+
+
+def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
+    """The committed transactions in `[start, stop)`, in order."""
+    committed = journal.refresh().next_t
+    if not 0 <= start <= stop <= committed:
+        raise BoundsError(
+            f"pipeline {journal.pipeline}: transactions {start} to {stop} can't be computed again: "
+            f"0 to {committed} are committed"
+        )
+    if start == stop:
+        return
+    standing = Checkpoints(journal).before(start)
+    for _, record in journal.records(standing.lsn + 1):
+        if isinstance(record, Begin) and record.t >= stop:
+            return
+        before = standing
+        standing = advance(standing, record)
+        if isinstance(record, Commit) and before.sealed is not None:
+            yield Recorded(before, before.sealed, record)
+
+
+def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Replayed]:
+    """Compute and compare one transaction after the other; stops at the first difference."""
+    readers = [
+        rig.store.shard(each.shard).reader(since=max(0, start - 1), purpose="replay")
+        for each in rig.collections
+        if start > 0
+    ]
+    try:
+        for each in recorded(rig.journal, start, stop):
+            yield _compared(rig, each, rig.computer.compute(_work(rig, planner, each)))
+    except SinceError as error:
+        raise SinceError(
+            f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
+            oldest=error.oldest,
+        ) from error
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def _work(rig: Rig, planner: Planner, each: Recorded) -> Work:
+    return Work(
+        pipeline=rig.journal.pipeline,
+        time=each.sealed.t,
+        now_ms=each.sealed.begin.now_ms,
+        program=rig.program,
+        intakes=tuple(planner.intake(one) for one in each.sealed.inputs),
+        shards={name: bound.shard for name, bound in each.standing.bindings.items()},
+    )
+
+
+def _compared(rig: Rig, each: Recorded, computed: Computed) -> Replayed:
+    inputs = agree.unpacked(each.commit.inputs)
+    found = agree.differences("endpoint", inputs, computed.inputs)
+    deltas = agree.unpacked(each.commit.deltas)
+    found += agree.differences("collection", deltas, computed.digests())
+    equal = agree.same_versions(rig.computer.versions, each.sealed.begin.versions)
+    if found and equal:
+        raise ReplayDivergedError(agree.divergence(rig.journal.pipeline, each.sealed.t, found))
+    return Replayed(each.sealed.t, sum(one.count for one in inputs.values()), tuple(found))
