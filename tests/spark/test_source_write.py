@@ -77,6 +77,27 @@ def test_the_last_row_of_a_key_counts_by_order(shard):
     assert content(shard) == {1: "v3"}
 
 
+def test_a_row_that_comes_late_is_dropped_where_the_order_is_stored(shard):
+    shard.evolve(pa.schema([*COLUMNS, ("n", pa.int64())]))
+    schema = StructType([K, V, ORDER])
+    for value, order in (("second", 2), ("first", 1), ("third", 3)):
+        row = {"k": 1, "v": value, "n": order}
+        write(shard, [row], schema=schema, keys="k", sequenceBy="n")
+        assert content(shard) == {1: "third" if order == 3 else "second"}
+
+
+def test_a_write_without_tasks_leaves_no_writer(shard):
+    source(shard).writer(ROWS, overwrite=False).commit([None])
+    assert not shard.state().writers
+    assert shard.upper.time == 0
+
+
+def test_columns_are_told_apart_by_name(shard):
+    for options in ({}, {"keys": "k"}):
+        write(shard, [{"k": 1, "v": "a"}], schema=StructType([V, K]), **options)
+    assert content(shard) == {1: "a"}
+
+
 def test_an_upsert_that_changes_nothing_makes_no_version(shard):
     write(shard, [{"k": 1, "v": "a"}], keys="k")
     upper = shard.upper

@@ -61,13 +61,21 @@ def test_a_lost_race_looks_the_old_rows_up_again(spark, store, rows):
     assert held(store) == sorted(expected, key=str)
 
 
-def test_a_replica_that_loses_drops_its_rows(spark, store):
+def left_over(store):
+    """Objects of a kind that no call may leave behind."""
+    keys = [entry.key for entry in store.env.blob.list("")]
+    return [key for key in keys if not key.endswith(".ground")]
+
+
+@pytest.mark.parametrize("rows", [2, 20_000])
+def test_a_replica_that_loses_drops_its_rows(spark, store, rows):
     jobs = Raced(spark, store.shard("t"), [change((1, "theirs", 1))])
-    came = spark.createDataFrame([(1, "ours", 0)], f"{DDL}, _time long")
+    came = spark.range(0, rows, 1, 2).selectExpr("id k", "repeat('ours', 30) v", "0L _time")
     outcome = upsert_at(store.table("t")._desk, jobs, came, Meaning(), (0, 1))
     assert isinstance(outcome, UpperMismatch)
     assert outcome.upper.time == 1
     assert held(store) == [{"k": 1, "v": "theirs"}]
+    assert left_over(store) == []
 
 
 def test_a_large_batch_is_staged_and_never_passes_the_driver(spark, store):
