@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows
+from tests.spark.cluster import wait_for
 
 import strandline
 from strandline.errors import BoundsError, CorruptionError, SinceError, UsageError
@@ -171,6 +172,49 @@ def test_a_running_stream_keeps_what_it_has_not_read(shard, stream):
     shard.compact(full=True)
     later = reader.latestOffset(end, ALL)
     assert sorted(row["k"] for row in batch(reader, end, later)) == [9, 10]
+
+
+def parts_of(shard):
+    return {part.key for batch in shard.state().batches for part in batch.parts}
+
+
+def merged(shard):
+    """The same rows in other parts, with one version left; what nobody holds is deleted."""
+    shard.retain("1 versions")
+    shard.compact(full=True)
+
+
+def test_a_batch_that_is_not_done_can_be_read_and_planned_again(shard, stream):
+    """Neither asking what is new nor planning lets go of anything."""
+    reader = stream(startingVersion="1")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    planned = reader.partitions(start, end)
+    merged(shard)
+    for partitions in (planned, reader.partitions(start, end)):
+        found = [
+            row for each in partitions for part in reader.read(each) for row in part.to_pylist()
+        ]
+        assert sorted(row["k"] for row in found) == [2, 3, 4, 5]
+
+
+def test_a_batch_that_is_done_holds_nothing_but_what_comes_next(shard, stream):
+    before = parts_of(shard)
+    reader = stream()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert len(batch(reader, start, end)) == 6
+    merged(shard)
+    blob = shard.machine.env.blob
+    assert all(blob.get(key) is not None for key in before)
+    assert shard.since.time == 0
+    reader.commit(end)
+
+    def let_go():
+        merged(shard)
+        return shard.since.time == 2 and all(blob.get(key) is None for key in before)
+
+    wait_for(let_go, lambda: f"{shard.state()}")
 
 
 def test_a_stopped_stream_that_fell_behind_says_so(shard, stream):

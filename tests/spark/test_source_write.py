@@ -149,6 +149,7 @@ def test_giving_up_leaves_nothing_that_the_collector_does_not_find(shard):
         writer = source(shard, **options).writer(ROWS, overwrite=False)
         message = writer.write(batches([{"k": 1, "v": "a"}], ROWS))
         writer.abort([message, None])
+    assert not [key for key in objects(shard) if key.endswith(".rows")]
     shard._upkeep.collector.sweep(shard.machine, delete=True)
     assert objects(shard) == []
     assert not shard.state().writers
