@@ -9,6 +9,7 @@ import strandline
 from strandline.errors import BoundsError
 from strandline.shard.command import UpperMismatch
 from strandline.spark.appends import append, append_at
+from strandline.spark.desk import Desk
 from strandline.spark.jobs import Jobs
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -26,6 +27,20 @@ class Raced(Jobs):
         with self.shard.writer() as writer:
             writer.append(pa.table({"k": [-1], "v": ["theirs"]}))
         return answers
+
+
+class Overtaken(Desk):
+    """A desk that looks twice before others append: when a call begins, and when it commits."""
+
+    looks = 0
+
+    def writable(self):
+        state = super().writable()
+        self.looks += 1
+        if self.looks == 2:
+            with self.shard.writer() as writer:
+                writer.append(pa.table({"k": [-1], "v": ["theirs"]}))
+        return state
 
 
 @pytest.fixture
@@ -77,6 +92,15 @@ def test_an_append_that_was_overtaken_takes_the_next_time(spark, store):
     assert (done.jobs, done.attempts, done.parts) == (1, 1, len(parts(store)))
     assert shard.snapshot(0).to_arrow()["v"].to_pylist() == ["theirs"]
     assert shard.snapshot(1).count() == 20_001
+
+
+def test_an_append_that_loses_the_race_says_how_often_it_tried(spark, store):
+    shard = store.shard("t")
+    desk = Overtaken(store, shard, ("", 0))
+    done = append(desk, Jobs(spark, shard.id), spark.range(20_000).selectExpr("id k", "'x' v"))
+    assert (done.time, done.jobs, done.attempts) == (1, 1, 2)
+    assert shard.snapshot().count() == 20_001
+    desk.close()
 
 
 @pytest.mark.parametrize("rows", [1, 20_000])

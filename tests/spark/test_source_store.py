@@ -8,6 +8,7 @@ import pytest
 import strandline
 from strandline.errors import BoundsError, NotFoundError, StrandlineError
 from strandline.reading.view import pinned_view
+from strandline.shard.pulse import is_over
 from strandline.spark.source_options import Place
 from strandline.spark.source_store import (
     check_settled,
@@ -20,6 +21,7 @@ from strandline.spark.source_store import (
     term_writer,
     term_writer_of,
 )
+from strandline.upkeep.silence import read_pulse
 
 COLUMNS = pa.schema([("k", pa.int64())])
 
@@ -63,6 +65,7 @@ def test_a_writer_lives_in_whichever_process_needs_it(place):
         end_term_writer(store, shard, term)
         end_term_writer(store, shard, term)
         assert not shard.state().writers
+        assert is_over(term.pulse, read_pulse(store.env, term.pulse))
         with term_writer_of(store, shard, term) as writer, pytest.raises(StrandlineError):
             writer.append([{"k": 10}])
         assert shard.snapshot().count() == 6

@@ -144,6 +144,19 @@ def test_a_micro_batch_that_comes_again_is_the_same_or_an_error(shard):
     assert not shard.state().writers
 
 
+def test_a_stream_writer_is_one_writer_however_often_it_is_sent_and_ends_when_given_up(shard):
+    planner = source(shard, txnAppId="q").streamWriter(ROWS, overwrite=False)
+    assert planner.__getstate__() == planner.__getstate__()
+    assert len(shard.state().writers) == 1
+    message = planner.write(batches([{"k": 1, "v": "a"}], ROWS))
+    other = source(shard, txnAppId="q").streamWriter(ROWS, overwrite=False)
+    other.abort([None], 0)
+    assert len(shard.state().writers) == 1
+    other.abort([message, None], 0)
+    assert not shard.state().writers
+    assert shard.upper.time == 0
+
+
 def test_giving_up_leaves_nothing_that_the_collector_does_not_find(shard):
     for options in ({}, {"keys": "k"}):
         writer = source(shard, **options).writer(ROWS, overwrite=False)
