@@ -161,6 +161,13 @@ def test_an_error_ends_it(desk):
     assert content(desk) == {9: "theirs"}
 
 
+def test_an_upsert_ends_too_if_the_table_was_closed_meanwhile(desk, tmp_path):
+    desk.rivals = [lambda: desk.shard.writer().advance(None)]
+    with pytest.raises(BoundsError, match="closed"):
+        upsert_next(desk, stand_of(desk), upserting(desk, tmp_path, rows([1], "ours"), 0))
+    assert objects(desk) == []
+
+
 @pytest.mark.parametrize("tasks", [1, 5], ids=["listed", "in chunks"])
 def test_an_append_that_loses_keeps_its_parts_and_gets_a_new_time(desk, tasks):
     load = appended(desk, *["ours"] * tasks)
@@ -208,6 +215,24 @@ def test_an_upsert_takes_its_time_from_the_state_it_looks_at(desk, tmp_path):
     done = upsert_next(desk, stand_of(desk), Resolving(late, came.differences))
     assert done.attempts == 1
     assert content(desk) == {0: "ours", 1: "theirs", 2: "theirs"}
+
+
+def test_what_an_upsert_looks_at_outlives_its_compaction(desk, tmp_path):
+    for n in range(3):
+        append(desk, rows(range(n * 3_000, n * 3_000 + 3_000), "old"))()
+    before = objects(desk)
+    came = upserting(desk, tmp_path, rows([1, 4_000, 8_000, 9_000], "ours"), 10**6)
+
+    def late(state):
+        desk._store.leases.sync(desk.shard.machine)
+        desk.shard.retain("1 versions")
+        desk.shard.compact(full=True)
+        return came.differences(state)
+
+    done = upsert_next(desk, stand_of(desk), Resolving(desk.view, late))
+    assert done.attempts == 1
+    assert len(content(desk)) == desk.shard.snapshot().count() == 9_001
+    assert set(objects(desk)) > set(before)
 
 
 @pytest.mark.parametrize("most", [0, 10**6], ids=["parts", "rows"])

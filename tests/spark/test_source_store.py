@@ -88,6 +88,23 @@ def test_instants_are_told_for_the_versions_asked_for(place):
         assert instants == [moment.instant_ms for moment in state.moments[1:4]]
 
 
+def test_instants_are_told_although_their_list_has_become_an_object(tmp_path):
+    settings = strandline.Settings(moments_loose=4)
+    with strandline.open(str(tmp_path / "lake"), settings=settings, upkeep=False) as store:
+        shard = store.shard("t", COLUMNS)
+        with shard.writer() as writer:
+            for key in range(12):
+                writer.append([{"k": key}])
+        known = [moment.instant_ms for moment in shard.state().moments]
+        store.upkeep.run_once(shard.machine)
+        state = shard.state()
+        assert state.moment_chunks
+        for first, last in ((0, 11), (1, 2), (3, 10)):
+            times, instants = instants_of(shard.machine, state, first, last).listed()
+            assert times == list(range(first, last + 1))
+            assert instants == known[first : last + 1]
+
+
 def test_a_task_sees_objects_and_nothing_else(place, tmp_path):
     assert not hasattr(task_blob(place.store), "head")
     with pytest.raises(NotFoundError, match="holds no Strandline store as this machine sees it"):
