@@ -99,17 +99,20 @@ def test_a_time_that_was_merged_is_refused(spark, table):
     assert table.lookup_arrow(pa.table({"k": [1]}), 2, spark=spark).num_rows == 1
 
 
-@pytest.mark.parametrize("as_of", [0, 1, 2])
-def test_a_lookup_as_of_a_time_sees_rows_and_parts_of_that_time(spark, table, as_of):
+def test_a_lookup_as_of_a_time_sees_rows_and_parts_of_that_time(spark, table):
+    """Times 0 to 2 are in one part, and the one after them is in rows beside it."""
+    ids = list(range(5_000))
+    settled = pa.table({"k": ids, "v": ["0"] * 5_000, "_time": [0] * 5_000, "_diff": [1] * 5_000})
+    for time in (1, 2):
+        told = {"k": [5, 5], "v": [f"{time - 1}", f"{time}"], "_time": [time] * 2, "_diff": [-1, 1]}
+        settled = pa.concat_tables([settled, pa.table(told)])
     with table.shard.writer() as writer:
-        ids = list(range(5_000))
-        writer.append(pa.table({"k": ids, "v": ["part"] * 5_000}))
-        for old, new in (("part", "row"), ("row", "again")):
-            writer.append(pa.table({"k": [5, 5], "v": [old, new], "_diff": [-1, 1]}))
-    keys = pa.table({"k": [5]})
-    for asked in (keys, spark.createDataFrame([(5,)], "k long")):
-        found = table.lookup_arrow(asked, as_of, spark=spark)
-        assert found["v"].to_pylist() == [("part", "row", "again")[as_of]]
+        writer.compare_and_append(settled, lower=0, upper=3)
+        writer.append(pa.table({"k": [5, 5], "v": ["2", "3"], "_diff": [-1, 1]}))
+    for asked in (pa.table({"k": [5]}), spark.createDataFrame([(5,)], "k long")):
+        for time in range(4):
+            found = table.lookup_arrow(asked, time, spark=spark)
+            assert found["v"].to_pylist() == [f"{time}"]
 
 
 def test_keys_that_do_not_fit_are_refused_by_name(spark, table):
