@@ -206,6 +206,15 @@ class Driver:
         self.tell(verb, **arguments)
         return self.answer()
 
+    def kill(self) -> None:
+        """Kill it, its Java, its workers and its heart; none of them notices before it is dead."""
+        for sent in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in marked(self._mark):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, sent)
+        self._started.wait()
+        wait_for(lambda: not marked(self._mark), self._errors.read_text)
+
     def close(self) -> None:
         assert self._started.stdin is not None
         with suppress(OSError):

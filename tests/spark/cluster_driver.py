@@ -11,13 +11,18 @@ import os
 import sys
 import traceback
 from contextlib import ExitStack
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 import strandline
 from strandline.spark import session
+from strandline.spark.appends import append
+from strandline.spark.incoming import Meaning
+from strandline.spark.jobs import Jobs
 from strandline.spark.landed import Landed
+from strandline.spark.upserts import upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,11 +30,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline.handles.shard import Shard
+    from strandline.spark.desk import Desk
+    from strandline.spark.instruction import Answer
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("step", pa.int64())])
 LAYOUT = "id long, name string, step long"
 PAD = 1000
 """Bytes in a name, where a task shall have so many rows that it puts a part before it ends."""
+PADDED = 3000
+HANGING = strandline.Settings(lease_ms=3_000, inline_max_bytes=0)
 
 
 class Program:
@@ -76,6 +85,14 @@ class Program:
         rows = self.spark.range(0, 2, 1, numPartitions=2).mapInArrow(gated_rows(gate), LAYOUT)
         return self._appended(folder, rows)
 
+    def hang(self, folder: str, gates: dict[str, str]) -> None:
+        """Write to three tables at once; each write stops at its gate, after a job of its own."""
+        store = strandline.open(folder, upkeep=False, settings=HANGING)
+        for name, (after, write) in HANGS.items():
+            desk = store.table(name)._desk
+            jobs = Hanging(self.spark, desk.shard.id, after, gates[name])
+            Thread(target=write, args=(desk, jobs, padded(self.spark)), daemon=True).start()
+
     def _appended(self, folder: str, rows: DataFrame) -> int:
         with strandline.open(folder, upkeep=False) as store:
             shard = store.shard("orders", SCHEMA, key=["id"])
@@ -92,6 +109,36 @@ class Program:
             else:
                 frame = self.spark.read.format("strandline").load(f"{folder}/orders")
             return rows_of(frame.mapInArrow(gated(gate), LAYOUT))
+
+
+class Hanging(Jobs):
+    """Jobs after one of which the driver waits, with what its tasks have answered in hand."""
+
+    def __init__(self, spark: SparkSession, shard_id: str, after: int, gate: str) -> None:
+        super().__init__(spark, shard_id)
+        self._after = after
+        self._gate = gate
+
+    def over(self, *told: object) -> list[Answer]:
+        answers = super().over(*told)
+        if self.count == self._after:
+            wait_at(self._gate)
+        return answers
+
+
+def upsert_padded(desk: Desk, jobs: Jobs, frame: DataFrame) -> None:
+    upsert(desk, jobs, frame, Meaning())
+
+
+HANGS = {"gathered": (1, upsert_padded), "resolved": (2, upsert_padded), "put": (1, append)}
+"""By table, after which of its jobs a write stops, and which write that is."""
+
+
+def padded(spark: SparkSession) -> DataFrame:
+    """More rows in each of two tasks than a task returns to the driver."""
+    name = f"lpad(cast(id as string), {PAD}, '0') as name"
+    rows = spark.range(0, PADDED, 1, numPartitions=2)
+    return rows.selectExpr("id", name, "cast(1 as long) as step")
 
 
 def orders_of(spark: SparkSession, start: int, end: int, step: int) -> DataFrame:

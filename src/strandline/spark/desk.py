@@ -102,6 +102,11 @@ class Desk:
         """The newest state, if rows may be written to it this way."""
         self.check_visible()
         state = self.shard.state()
+        self.check_writable(state)
+        return state
+
+    def check_writable(self, state: State) -> None:
+        """Refuse a state that takes no rows this way, or none any more."""
         if state.timeline is not None:
             raise UsageError(
                 f"table {self.name} is attached to timeline {state.timeline} and takes rows only "
@@ -109,7 +114,6 @@ class Desk:
             )
         if state.upper.is_closed:
             raise BoundsError(f"table {self.name} is closed: nothing can be written to it")
-        return state
 
     def stand(self, schema: Schema) -> Stand:
         """The table's writer with a ground for this schema; opened once, and again if lost."""
