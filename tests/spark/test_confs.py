@@ -45,9 +45,10 @@ def test_progress_is_for_terminals_only():
 
 
 @pytest.mark.parametrize(("master", "alone"), [("local[2]", True), ("spark://x:7077", False)])
-def test_only_a_local_master_listens_on_loopback_alone(master, alone):
+def test_only_a_local_master_listens_on_loopback_alone_and_has_our_daemon(master, alone):
     settings = at_start(master, terminal=False, log_config="x")
     assert ("spark.driver.bindAddress" in settings) == alone
+    assert ("spark.python.daemon.module" in settings) == alone
 
 
 def test_the_users_settings_win_and_options_for_java_add_up():

@@ -8,6 +8,7 @@ cache        shell  blocks on the local disk, mapped into memory, shared by all 
 columns      pure   whether the columns of a DataFrame are those that a table takes
 compacts     shell  compacts large tables: the units of a plan are merged in tasks
 confs        pure   the settings that were measured to matter, and what they did
+daemon       shell  starts Python workers; idle ones end without a trace
 desk         shell  the driver's side of one table: its writer, its grounds, what it sees
 engine       shell  the Engine port on Spark
 errands      pure   the errands of a range job on their way to its tasks

@@ -56,6 +56,8 @@ def at_start(master: str | None, *, terminal: bool, log_config: str) -> dict[str
         _JAVA_OPTIONS: f'"-Dlog4j2.configurationFile={log_config}"',
     }
     if master is not None and is_local(master):
+        # Workers are of the interpreter that runs this, so they have the module.
+        settings["spark.python.daemon.module"] = "strandline.spark.daemon"
         settings["spark.driver.host"] = "localhost"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings
