@@ -4,7 +4,8 @@ A worker that had no task for a minute is ended by Spark, which closes its socke
 domain socket pyspark's worker then fails to say that it lost its input, and prints a traceback of
 that: for each worker, in the middle of whatever the user does. Here it looks before it reads.
 
-Spark runs this module in place of `pyspark.daemon`; see `confs`.
+Spark runs this module in place of `pyspark.daemon` for the workers of tasks; see `confs`. Those
+that plan data sources it starts by its own daemon all the same.
 """
 
 from __future__ import annotations
