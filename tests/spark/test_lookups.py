@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.functions import spark_partition_id
@@ -9,8 +11,9 @@ from pyspark.sql.functions import spark_partition_id
 import strandline
 from strandline.errors import BoundsError, SchemaError, SinceError
 from strandline.shard import command as c
+from strandline.shard.settings import Settings
 from strandline.spark.jobs import Jobs
-from strandline.spark.lookups import lookup
+from strandline.spark.lookups import EVERYWHERE_BYTES, lookup, told_bytes
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -32,6 +35,11 @@ def table(spark, tmp_path):
     with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
         store.shard("t", schema=COLUMNS, key=["k"])
         yield store.table("t")
+
+
+def noise(number):
+    """Text that no compression makes small."""
+    return hashlib.sha256(str(number).encode()).hexdigest()
 
 
 def test_a_table_that_was_never_written_has_no_rows(spark, table):
@@ -116,6 +124,34 @@ def test_a_lookup_as_of_a_time_sees_rows_and_parts_of_that_time(spark, table):
         for time in range(4):
             found = table.lookup_arrow(asked, time, spark=spark)
             assert found["v"].to_pylist() == [f"{time}"]
+
+
+@pytest.mark.parametrize("count", [50, 40_000])
+def test_tasks_are_not_told_of_more_than_a_few_megabytes_each(spark, tmp_path, count):
+    """Rows in the metadata would go to every task; by range, each is told of its own."""
+    settings = Settings(inline_max_bytes=2**23, inline_total_bytes=2**24)
+    with strandline.open(str(tmp_path / "lake"), upkeep=False, settings=settings) as store:
+        shard = store.shard("t", schema=COLUMNS, key=["k"])
+        table = store.table("t")
+        keys = spark.range(0, count, 1, 3).selectExpr("id * 3 k")
+        keys = keys.unionAll(keys.limit(10))
+        with shard.writer() as writer:
+            writer.append(pa.table({"k": [0], "v": ["first"]}))
+            jobs = Jobs(spark, shard.id)
+            assert lookup(table._desk, jobs, keys).to_arrow(table._desk).to_pylist() == [
+                {"k": 0, "v": "first"}
+            ]
+            assert (jobs.count, told_bytes(shard.state()) <= EVERYWHERE_BYTES) == (1, True)
+            for start in range(1, 150_001, 30_000):
+                many = [noise(n) for n in range(start, start + 30_000)]
+                writer.append(pa.table({"k": range(start, start + 30_000), "v": many}))
+        assert told_bytes(shard.state()) > EVERYWHERE_BYTES
+        jobs = Jobs(spark, shard.id)
+        found = lookup(table._desk, jobs, keys).to_arrow(table._desk).sort_by("k")
+        assert jobs.count == 2
+        wanted = [n * 3 for n in range(count)]
+        assert found.column("k").to_pylist() == wanted
+        assert found.column("v").to_pylist() == ["first", *(noise(n) for n in wanted[1:])]
 
 
 def test_keys_that_do_not_fit_are_refused_by_name(spark, table):
