@@ -25,7 +25,10 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+import strandline
 from strandline.spark.java import find_java
+from strandline.upkeep.findings import Severity
+from strandline.upkeep.fsck import fsck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +38,8 @@ HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 180
 MARK = "STRANDLINE_TEST_CLUSTER"
 LOOPBACK = "127.0.0.1"
+ELSEWHERE = "127.0.0.2"
+"""Another host, as far as Spark can tell."""
 
 _OPTIONS = ("-Xmx256m", "-Dspark.master.rest.enabled=false")
 _TIED = (
@@ -69,8 +74,9 @@ class Opened:
 class Standalone:
     """A master and two workers with one core each. `url` is the master's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hosts: tuple[str, str] = (LOOPBACK, LOOPBACK)) -> None:
         self._folder = folder
+        self._hosts = dict(zip(("one", "two"), hosts, strict=True))
         self._mark = f"{folder}"
         self._started: list[subprocess.Popen[bytes]] = []
         self._log = folder / "opened"
@@ -83,12 +89,12 @@ class Standalone:
         main = "org.apache.spark.deploy.master.Master"
         self._java("master", main, "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
         self.url = self._said("master", _MASTER)[1]
-        for name in ("one", "two"):
+        for name, host in self._hosts.items():
             main = "org.apache.spark.deploy.worker.Worker"
             work = str(self._folder / f"work {name}")
             room = ["--cores", "1", "--memory", "1g", "--work-dir", work]
-            self._java(name, main, "--host", LOOPBACK, "--webui-port", "0", *room, self.url)
-        for name in ("one", "two"):
+            self._java(name, main, "--host", host, "--webui-port", "0", *room, self.url)
+        for name in self._hosts:
             self._said(name, _REGISTERED)
 
     def close(self) -> None:
@@ -206,6 +212,15 @@ class Driver:
         self.tell(verb, **arguments)
         return self.answer()
 
+    def kill(self) -> None:
+        """Kill it, its Java, its workers and its heart; none of them notices before it is dead."""
+        for sent in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in marked(self._mark):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, sent)
+        self._started.wait()
+        wait_for(lambda: not marked(self._mark), self._errors.read_text)
+
     def close(self) -> None:
         assert self._started.stdin is not None
         with suppress(OSError):
@@ -238,6 +253,27 @@ class Gate:
 
     def open(self) -> None:
         (self.folder / "go").touch()
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Parts that fsck would remove, once it has proved that everything else is well.
+
+    What an attempt that was killed still puts, until it is gone, is removed too.
+    """
+    with strandline.open(str(folder), upkeep=False) as store:
+        found = fsck(store.env, store.leases, deep=True)
+        assert found.sound
+        keys = [each.thing for each in found.of(Severity.LEFTOVER)]
+        keys = [key for key in keys if key.endswith(".parquet")]
+
+        def is_clean() -> bool:
+            assert fsck(store.env, store.leases, repair=True).sound
+            again = fsck(store.env, store.leases, deep=True)
+            assert again.sound
+            return not again.of(Severity.LEFTOVER)
+
+        wait_for(is_clean, lambda: f"{folder} is never clean")
+    return keys
 
 
 # Processes.

@@ -11,13 +11,18 @@ import os
 import sys
 import traceback
 from contextlib import ExitStack
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 import strandline
-from strandline.spark import session
+from strandline.spark import session, worker
+from strandline.spark.appends import append
+from strandline.spark.incoming import Meaning
+from strandline.spark.jobs import Jobs
 from strandline.spark.landed import Landed
+from strandline.spark.upserts import upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,11 +30,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline.handles.shard import Shard
+    from strandline.spark.desk import Desk
+    from strandline.spark.instruction import Answer
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("step", pa.int64())])
 LAYOUT = "id long, name string, step long"
 PAD = 1000
 """Bytes in a name, where a task shall have so many rows that it puts a part before it ends."""
+PADDED = 3000
+HANGING = strandline.Settings(lease_ms=3_000, inline_max_bytes=0)
 
 
 class Program:
@@ -76,14 +85,56 @@ class Program:
         rows = self.spark.range(0, 2, 1, numPartitions=2).mapInArrow(gated_rows(gate), LAYOUT)
         return self._appended(folder, rows)
 
-    def _appended(self, folder: str, rows: DataFrame) -> int:
+    def hang(self, folder: str, gates: dict[str, str]) -> None:
+        """Write to three tables at once; each write stops at its gate, after a job of its own."""
+        store = strandline.open(folder, upkeep=False, settings=HANGING)
+        for name, (after, write) in HANGS.items():
+            desk = store.table(name)._desk
+            jobs = Hanging(self.spark, desk.shard.id, after, gates[name])
+            Thread(target=write, args=(desk, jobs, padded(self.spark)), daemon=True).start()
+
+    def save(self, folder: str, gate: str) -> int:
+        """The same by Spark's own way to write."""
+        rows = self.spark.range(0, 2, 1, numPartitions=2).mapInArrow(gated_rows(gate), LAYOUT)
+        return self._appended(folder, rows, by_format=True)
+
+    def _appended(self, folder: str, rows: DataFrame, *, by_format: bool = False) -> int:
         with strandline.open(folder, upkeep=False) as store:
             shard = store.shard("orders", SCHEMA, key=["id"])
-            with store.table("orders") as table:
-                assert isinstance(table.append(rows), Landed)
+            if by_format:
+                rows.write.format("strandline").mode("append").save(f"{folder}/orders")
+            else:
+                with store.table("orders") as table:
+                    assert isinstance(table.append(rows), Landed)
             found = shard.snapshot().to_arrow()
             assert len(set(found.column("id").to_pylist())) == found.num_rows
             return found.num_rows
+
+    def contested(self, folder: str, call: str, gate: str, winner: int) -> dict[str, object]:
+        """Append or upsert while two attempts of the first task that puts parts run at once.
+
+        What the table comes to, and the parts that it refers to.
+        """
+        with strandline.open(folder, upkeep=False) as store:
+            shard = store.shard("orders", SCHEMA, key=["id"])
+            if not shard.upper.time:
+                before = [{"id": n, "name": f"order {n}", "step": 0} for n in range(6000)]
+                with shard.writer() as writer:
+                    writer.append(pa.Table.from_pylist(before, SCHEMA))
+            task = {"append": "append_rows", "upsert": "upsert_ranges"}[call]
+            alone = getattr(worker, task)
+            setattr(worker, task, twice(task, gate, winner, shard.id))
+            try:
+                with store.table("orders") as table:
+                    start = 10_000 if call == "append" else 0
+                    getattr(table, call)(orders_of(self.spark, start, start + 8000, 1, tasks=2))
+            finally:
+                setattr(worker, task, alone)
+            snapshot = shard.snapshot()
+            return {
+                "rows": sorted(map(list, rows_as_tuples(snapshot.to_arrow()))),
+                "parts": [part.key for batch in shard.state().batches for part in batch.parts],
+            }
 
     def read(self, folder: str, gate: str, way: str) -> list[str]:
         with strandline.open(folder, upkeep=False) as store, store.table("orders") as table:
@@ -94,9 +145,39 @@ class Program:
             return rows_of(frame.mapInArrow(gated(gate), LAYOUT))
 
 
-def orders_of(spark: SparkSession, start: int, end: int, step: int) -> DataFrame:
+class Hanging(Jobs):
+    """Jobs after one of which the driver waits, with what its tasks have answered in hand."""
+
+    def __init__(self, spark: SparkSession, shard_id: str, after: int, gate: str) -> None:
+        super().__init__(spark, shard_id)
+        self._after = after
+        self._gate = gate
+
+    def over(self, *told: object) -> list[Answer]:
+        answers = super().over(*told)
+        if self.count == self._after:
+            wait_at(self._gate)
+        return answers
+
+
+def upsert_padded(desk: Desk, jobs: Jobs, frame: DataFrame) -> None:
+    upsert(desk, jobs, frame, Meaning())
+
+
+HANGS = {"gathered": (1, upsert_padded), "resolved": (2, upsert_padded), "put": (1, append)}
+"""By table, after which of its jobs a write stops, and which write that is."""
+
+
+def padded(spark: SparkSession) -> DataFrame:
+    """More rows in each of two tasks than a task returns to the driver."""
+    name = f"lpad(cast(id as string), {PAD}, '0') as name"
+    rows = spark.range(0, PADDED, 1, numPartitions=2)
+    return rows.selectExpr("id", name, "cast(1 as long) as step")
+
+
+def orders_of(spark: SparkSession, start: int, end: int, step: int, *, tasks: int = 4) -> DataFrame:
     name = f"concat('order ', id, ' at {step}') as name"
-    return spark.range(start, end, 1, numPartitions=4).selectExpr(
+    return spark.range(start, end, 1, numPartitions=tasks).selectExpr(
         "id", name, f"cast({step} as long) as step"
     )
 
@@ -104,6 +185,10 @@ def orders_of(spark: SparkSession, start: int, end: int, step: int) -> DataFrame
 def history(shard: Shard) -> list[str]:
     """What was written at each time, as a digest of it."""
     return [moment.digest.hex() for moment in shard.state().moments]
+
+
+def rows_as_tuples(table: pa.Table) -> list[tuple[object, ...]]:
+    return list(zip(*(table.column(name).to_pylist() for name in SCHEMA.names), strict=True))
 
 
 def rows_of(frame: DataFrame) -> list[str]:
@@ -148,17 +233,56 @@ def gated_rows(folder: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
     return run
 
 
+def twice(
+    task: str, folder: str, winner: int, shard_id: str
+) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """The task of that name; of two attempts of task 0 only the winner ends, after both have put.
+
+    Each says what it has put in a file that has the number of the attempt.
+    """
+
+    def run(*told: object) -> Iterator[pa.RecordBatch]:
+        import json
+        import os
+
+        from pyspark import TaskContext
+
+        from strandline.spark import worker
+        from strandline.spark.instruction import decode_answer
+
+        # The worker's own module, in which nobody has put another function.
+        answers = list(getattr(worker, task)(*told))
+        context = TaskContext.get()
+        if context.partitionId() == 0:
+            encoded = [each for batch in answers for each in batch.column(0).to_pylist()]
+            parts = [part.key for each in encoded for part in decode_answer(each, shard_id).parts]
+            attempt = context.attemptNumber()
+            with open(f"{folder}/writing.{attempt}", "w") as file:  # noqa: PTH123 - see below
+                json.dump(parts, file)
+            os.rename(f"{folder}/writing.{attempt}", f"{folder}/put.{attempt}")  # noqa: PTH104
+            wait_until(f"{folder}/put.{1 - attempt}" if attempt == winner else f"{folder}/never")
+        yield from answers
+
+    return run
+
+
 def wait_at(folder: str) -> None:
     """Say which process stands here, and wait until it is let go, or nobody can let it go."""
     import os
-    import time
 
     handle = os.open(f"{folder}/inside.{os.getpid()}", os.O_CREAT | os.O_WRONLY)
     os.close(handle)
+    wait_until(f"{folder}/go")
+
+
+def wait_until(there: str) -> None:
+    import os
+    import time
+
     ends = time.monotonic() + 150
-    while not os.path.exists(f"{folder}/go"):  # noqa: PTH110 - as little as possible is imported here
+    while not os.path.exists(there):  # noqa: PTH110 - as little as possible is imported here
         if time.monotonic() > ends:
-            raise TimeoutError("nobody opened the gate")
+            raise TimeoutError(f"nobody made {there}")
         time.sleep(0.02)
 
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.cluster import LOOPBACK, Driver, Gate, Standalone, executor_of, kill, wait_for
+from tests.spark.cluster import (
+    LOOPBACK,
+    Driver,
+    Gate,
+    Standalone,
+    executor_of,
+    kill,
+    leftovers,
+    wait_for,
+)
 
-import strandline
 from strandline.spark.pack import pack
-from strandline.upkeep.findings import Severity
-from strandline.upkeep.fsck import fsck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,19 +87,6 @@ def connected(
 def everything(connected: Driver, folder: Path) -> dict[str, list[str]]:
     """What the cluster gives."""
     return connected.ask("everything", folder=str(folder / "standalone"))
-
-
-def leftovers(folder: Path) -> list[str]:
-    """Parts that fsck would remove, once it has proved that everything else is well."""
-    with strandline.open(str(folder), upkeep=False) as store:
-        found = fsck(store.env, store.leases, deep=True)
-        assert found.sound
-        keys = [each.thing for each in found.of(Severity.LEFTOVER)]
-        keys = [key for key in keys if key.endswith(".parquet")]
-        assert fsck(store.env, store.leases, repair=True).sound
-        again = fsck(store.env, store.leases, deep=True)
-        assert (again.sound, again.of(Severity.LEFTOVER)) == (True, [])
-    return keys
 
 
 def test_a_standalone_cluster_gives_what_local_mode_gives(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 import strandline
 from strandline.errors import BoundsError, UsageError
-from strandline.spark.desk import Desk
-from strandline.spark.instruction import decode_ground
+from strandline.spark.desk import KEPT_MS, Desk
+from strandline.spark.instruction import Site, decode_ground
 from strandline.spark.plan import Gathered
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -51,6 +52,58 @@ def test_a_writer_that_was_closed_is_replaced(desk):
     desk.close()
     second = desk.stand(schema)
     assert second.writer.id != first.writer.id
+
+
+def test_what_only_jobs_read_goes_with_the_table_that_had_it_put(desk):
+    stand = desk.stand(desk.shard.state().schema)
+    with desk.shard.writer() as writer:
+        writer.append(pa.table({"k": range(20_000), "v": ["part"] * 20_000}))
+    for kind in ("errands", "rows", "works"):
+        stand.bench.put_object(b"x", kind)
+    desk.close()
+    left = {entry.key.rpartition(".")[2] for entry in desk.env.blob.list(f"{desk.shard.id}/")}
+    assert left == {"parquet"}
+    assert desk.shard.snapshot().count() == 20_000
+
+
+def test_the_ground_of_one_job_goes_with_it(desk):
+    schema = desk.shard.state().schema
+    with desk.shard.writer() as writer, desk.site_for(writer.id, schema) as site:
+        ground = msgspec.msgpack.decode(site, type=Site).ground
+        assert desk.env.blob.get(ground) is not None
+    assert desk.env.blob.get(ground) is None
+
+
+def pins(desk, store):
+    return store.leases.own_reader(desk.shard.machine).holds.pins
+
+
+@pytest.mark.parametrize(("kept_ms", "most"), [(KEPT_MS, 1), (0, 1)])
+def test_reading_many_versions_takes_no_pin_for_each(store, desk, kept_ms, most):
+    desk = Desk(store, desk.shard, ("", 0), kept_ms=kept_ms)
+    with desk.shard.writer() as writer:
+        for n in range(30):
+            writer.append(pa.table({"k": [n], "v": ["x"]}))
+            assert desk.kept_view().state.upper.time == n + 1
+            assert pins(desk, store) <= most
+    desk.close()
+    assert pins(desk, store) == 0
+
+
+def test_what_a_data_frame_reads_is_kept_until_its_time_is_over(store, desk):
+    """The pin of the first keeps what the later ones read, too."""
+    with desk.shard.writer() as writer:
+        writer.append(pa.table({"k": range(20_000), "v": ["part"] * 20_000}))
+        first = desk.kept_view().state
+        keys = [part.key for batch in first.batches for part in batch.parts]
+        desk.shard.retain("1 versions")
+        writer.append(pa.table({"k": [-1], "v": ["x"]}))
+        desk.kept_view()
+    desk.shard.compact(full=True)
+    assert all(desk.env.blob.get(key) is not None for key in keys)
+    desk.close()
+    desk.shard.compact(full=True)
+    assert [key for key in keys if desk.env.blob.get(key) is not None] == []
 
 
 def test_what_can_not_be_written_is_refused_before_any_job(store, desk):

@@ -14,6 +14,7 @@ from strandline.spark.desk import Desk
 from strandline.spark.landed import Effort, Load, landed
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
+TIMED = [((1, 2), [3, 5]), ((3, 4), [4, 3])]
 
 
 @pytest.fixture
@@ -54,6 +55,30 @@ def test_few_rows_beside_parts_become_a_part_too(desk):
     assert both.total(desk.shard.state().schema) == (count, digest) == (3, digest)
     assert isinstance(both.commit(desk, stand, (0, 1), restamp=True), Appended)
     assert desk.shard.snapshot().count() == 3
+
+
+@pytest.mark.parametrize("most", [(0, 0), (0, 10**6), (10**6, 10**6)])
+def test_rows_at_their_own_times_are_settled_in_parts_beside_parts_and_as_rows(desk, most):
+    stand = desk.stand(desk.shard.state().schema)
+    desk.shard.writer().advance(3)
+    tasks = [table(*keys).append_column("_time", pa.array(times)) for keys, times in TIMED]
+    answers = [
+        perform.append(stand.bench, rows.to_batches(), (3, 6), each)
+        for rows, each in zip(tasks, most, strict=True)
+    ]
+    outcome = Load.of(answers).settle(desk, stand, (3, 6), timed=True)
+    assert isinstance(outcome, Appended)
+    assert outcome.upper.time == 6
+    found = [desk.shard.snapshot(time).to_arrow()["k"].to_pylist() for time in (3, 4, 5)]
+    assert [sorted(keys) for keys in found] == [[1, 4], [1, 3, 4], [1, 2, 3, 4]]
+
+
+def test_nothing_at_times_that_were_agreed_on_settles_them(desk):
+    stand = desk.stand(desk.shard.state().schema)
+    assert Load.of(()).settle(desk, stand, (0, 1), timed=False) is None
+    outcome = Load.of(()).settle(desk, stand, (0, 4), timed=True)
+    assert isinstance(outcome, Appended)
+    assert desk.shard.upper.time == 4
 
 
 def test_many_parts_are_listed_in_chunks_and_a_lost_race_leaves_no_list(desk):

@@ -10,7 +10,8 @@ from strandline.model.digest import Digest
 from strandline.shard.txn import Txn
 from strandline.spark import perform
 from strandline.spark.instruction import make_ground
-from strandline.spark.source_commit import Job, commit_append, commit_upsert
+from strandline.spark.plan import Gathered
+from strandline.spark.source_commit import Job, _differences, commit_append, commit_upsert
 from strandline.spark.source_store import end_term_writer, term_writer, term_writer_of
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -84,6 +85,19 @@ def test_an_upsert_is_resolved_range_by_range(store, job, most, monkeypatch):
     expected = {n: "new" if 100 <= n < 200 else "old" for n in range(300)}
     assert content(store) == expected
     assert not [entry for entry in store.env.blob.list("") if entry.key.endswith(".rows")]
+
+
+def test_the_rows_that_wait_for_the_commit_are_few_however_many_ranges_there_are(
+    store, job, monkeypatch
+):
+    monkeypatch.setattr("strandline.spark.plan.RANGE_BYTES", 10_000)
+    one = job()
+    came = batches(range(5_000), "x" * 20)
+    gathered = Gathered.from_answers([perform.stage(one.bench, came, 10**6)], one.ground.schema)
+    load = _differences(one, one.desk(), gathered, store.shard("t").state())
+    assert sum(part.rows for part in load.parts) + load.few.num_rows == 5_000
+    assert len(load.parts) > 1
+    assert 0 < load.few.nbytes <= 2 * store.env.settings.inline_max_bytes
 
 
 def test_an_upsert_without_rows_or_changes_is_no_version(store, job):

@@ -12,7 +12,7 @@ from strandline.model.digest import Digest
 from strandline.model.schema import Schema
 from strandline.parts.part import PLACE_MAX, Part
 from strandline.reading.descriptor import PartDescriptor
-from strandline.spark.source_plan import Way, admit, plan_changes, plan_snapshot
+from strandline.spark.source_plan import TASKS_MAX, Way, admit, plan_changes, plan_snapshot
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 KEYED = Schema.create(COLUMNS, ("k",))
@@ -139,3 +139,24 @@ def test_a_batch_never_goes_back():
 def test_a_descriptor_of_changes_is_planned_like_any_other():
     parts = [replace(piece("a", KEYED), as_of=None, upto=3)]
     assert shown(plan_changes(parts, bytes_max=1)) == [(Way.ROWS, ["a"])]
+
+
+@pytest.mark.parametrize("schema", [KEYED, PLAIN])
+@pytest.mark.parametrize("inserts", [True, False])
+@pytest.mark.parametrize("plan", [plan_snapshot, plan_changes])
+def test_a_partition_of_no_size_makes_no_more_tasks_than_spark_can_plan(schema, inserts, plan):
+    """A petabyte by the kilobyte: a million million tasks, as told."""
+    parts = [piece(f"{n}", schema, size=2**46, inserts=inserts or n > 0) for n in range(16)]
+    assert 0 < len(plan(parts, bytes_max=1024)) <= TASKS_MAX + len(parts)
+
+
+def test_ranges_list_exactly_the_pieces_that_reach_into_them():
+    step = (PLACE_MAX + 1) // 50
+    spans = [(n * step, min(PLACE_MAX, (n + 1 + n % 7) * step)) for n in range(50)]
+    parts = [piece(f"{n}", KEYED, places=each, inserts=False) for n, each in enumerate(spans)]
+    works = plan_snapshot(parts, bytes_max=25)
+    assert len(works) > 10
+    assert [work.lo for work in works[1:]] == [work.hi + 1 for work in works[:-1]]
+    for work in works:
+        wanted = {f"{n}" for n, (lo, hi) in enumerate(spans) if lo <= work.hi and hi >= work.lo}
+        assert {each.id for each in work.pieces} == wanted

@@ -48,10 +48,16 @@ def test_a_snapshot_is_the_newest_version_or_the_one_asked_for(shard):
     assert before[1] == "old"
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     assert len(rows_of(reader_of(shard, timestampAsOf=later))) == 1000
+    earlier = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    with pytest.raises(SinceError, match="nothing settled then"):
+        reader_of(shard, timestampAsOf=earlier).partitions()
 
 
 def test_columns_may_be_chosen_by_option_or_by_schema(shard):
-    assert set(rows_of(reader_of(shard, columns="v"))[0]) == {"v"}
+    found = rows_of(reader_of(shard, columns="v"))
+    # Rows meet their retractions by the key, whether anybody asked for it or not.
+    assert sorted(row["v"] for row in found) == ["new", *["old"] * 999]
+    assert set(found[0]) == {"v"}
     only = StructType([StructField("k", LongType())])
     assert set(rows_of(reader_of(shard, schema=only))[0]) == {"k"}
     with pytest.raises(SchemaError, match="option columns names x"):
@@ -94,6 +100,8 @@ def test_a_scan_holds_its_objects_for_its_term_and_not_without_objects(shard):
     before = set(shard.state().readers)
     assert len(rows_of(reader_of(shard, **feed))) == 2  # Inline rows travel with the plan.
     assert set(shard.state().readers) == before
+    reader_of(shard, readChangeFeed="true", startingVersion="0").partitions()
+    assert len(shard.state().readers) == len(before) + 1
 
 
 def test_a_task_whose_object_is_gone_says_that_the_lease_was_lost(shard):
@@ -117,5 +125,6 @@ def test_the_change_feed_tells_what_happened_and_when(shard):
     assert abs(instant - datetime.now(UTC)) < timedelta(hours=1)
     whole = {"readChangeFeed": "true", "startingVersion": "0"}
     assert len(rows_of(reader_of(shard, **whole))) == 1002
+    assert len(rows_of(reader_of(shard, **whole, endingVersion="0"))) == 1000
     with pytest.raises(BoundsError, match="endingVersion 7"):
         reader_of(shard, **{**feed, "endingVersion": "7"}).partitions()

@@ -67,6 +67,14 @@ def test_the_digest_of_an_upsert_is_of_what_came_in_whatever_the_tasks(task):
     assert digest_of([]) == Digest.ZERO
 
 
+@pytest.mark.parametrize("column", ["gone", "n"])
+def test_the_digest_of_an_upsert_is_of_deletions_and_of_the_order_too(task, column):
+    upsert = task(keys=("k",), sequence_by=("n",), delete_when=DeleteWhen("gone", "D"))
+    rows = {"k": [1], "v": ["a"], "gone": ["U"], "n": ["1"]}
+    one, other = batch(**rows), batch(**rows | {column: ["D"]})
+    assert digest_of([upsert.stage([one])]) != digest_of([upsert.stage([other])])
+
+
 def test_rows_of_an_upsert_say_which_is_last_and_which_deletes():
     options = Write(Place("/l", "t"), ("k",), sequence_by=("n",), delete_when=DeleteWhen("op", "D"))
     given = batch(op=["D", "U"], k=[1, 2], n=[5, 6], v=[None, "b"])
@@ -75,6 +83,9 @@ def test_rows_of_an_upsert_say_which_is_last_and_which_deletes():
         {"k": 1, "v": None, "_delete": True, "_order0": 5},
         {"k": 2, "v": "b", "_delete": False, "_order0": 6},
     ]
+    several = Write(Place("/l", "t"), ("k",), sequence_by=("op", "n"))
+    (found,) = upsert_rows([given], several, SCHEMA)
+    assert found.to_pylist()[0] == {"k": 1, "v": None, "_order0": "D", "_order1": 5}
 
 
 def test_rows_pass_a_digest_unchanged():

@@ -8,6 +8,7 @@ import pytest
 import strandline
 from strandline.errors import BoundsError, NotFoundError, StrandlineError
 from strandline.reading.view import pinned_view
+from strandline.shard.pulse import is_over
 from strandline.spark.source_options import Place
 from strandline.spark.source_store import (
     check_settled,
@@ -20,6 +21,7 @@ from strandline.spark.source_store import (
     term_writer,
     term_writer_of,
 )
+from strandline.upkeep.silence import read_pulse
 
 COLUMNS = pa.schema([("k", pa.int64())])
 
@@ -63,6 +65,7 @@ def test_a_writer_lives_in_whichever_process_needs_it(place):
         end_term_writer(store, shard, term)
         end_term_writer(store, shard, term)
         assert not shard.state().writers
+        assert is_over(term.pulse, read_pulse(store.env, term.pulse))
         with term_writer_of(store, shard, term) as writer, pytest.raises(StrandlineError):
             writer.append([{"k": 10}])
         assert shard.snapshot().count() == 6
@@ -83,6 +86,23 @@ def test_instants_are_told_for_the_versions_asked_for(place):
         times, instants = instants_of(shard.machine, state, 1, 3).listed()
         assert times == [1, 2, 3]
         assert instants == [moment.instant_ms for moment in state.moments[1:4]]
+
+
+def test_instants_are_told_although_their_list_has_become_an_object(tmp_path):
+    settings = strandline.Settings(moments_loose=4)
+    with strandline.open(str(tmp_path / "lake"), settings=settings, upkeep=False) as store:
+        shard = store.shard("t", COLUMNS)
+        with shard.writer() as writer:
+            for key in range(12):
+                writer.append([{"k": key}])
+        known = [moment.instant_ms for moment in shard.state().moments]
+        store.upkeep.run_once(shard.machine)
+        state = shard.state()
+        assert state.moment_chunks
+        for first, last in ((0, 11), (1, 2), (3, 10)):
+            times, instants = instants_of(shard.machine, state, first, last).listed()
+            assert times == list(range(first, last + 1))
+            assert instants == known[first : last + 1]
 
 
 def test_a_task_sees_objects_and_nothing_else(place, tmp_path):

@@ -159,6 +159,18 @@ def test_a_checkpoint_of_another_table_is_refused(shard, stream, store):
         other.partitions({"n": 1}, start)
 
 
+def let_go(reader):
+    """What the reader does not hold any more, others may delete: now, and not a little later."""
+    live = reader._live()
+    live.store.leases.sync(live.shard.machine)
+
+
+def merged(shard):
+    """The same rows in other parts, with one version left; what nobody holds is deleted."""
+    shard.retain("1 versions")
+    shard.compact(full=True)
+
+
 def test_a_running_stream_keeps_what_it_has_not_read(shard, stream):
     reader = stream()
     start = reader.initialOffset()
@@ -167,10 +179,49 @@ def test_a_running_stream_keeps_what_it_has_not_read(shard, stream):
     with shard.writer() as writer:
         writer.append([{"k": 9, "v": "x"}])
         writer.append([{"k": 10, "v": "y"}])
-    shard.retain("1 versions")
-    shard.compact(full=True)
+    let_go(reader)
+    merged(shard)
     later = reader.latestOffset(end, ALL)
     assert sorted(row["k"] for row in batch(reader, end, later)) == [9, 10]
+
+
+def parts_of(shard):
+    return {part.key for batch in shard.state().batches for part in batch.parts}
+
+
+def test_a_batch_that_is_not_done_can_be_read_and_planned_again(shard, stream):
+    """Neither asking what is new nor planning lets go of anything."""
+    reader = stream(startingVersion="1")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    planned = reader.partitions(start, end)
+    let_go(reader)
+    merged(shard)
+    reader.reportLatestOffset()  # It has seen the newest version, and holds an older one.
+    let_go(reader)
+    merged(shard)
+    for partitions in (planned, reader.partitions(start, end)):
+        found = [
+            row for each in partitions for part in reader.read(each) for row in part.to_pylist()
+        ]
+        assert sorted(row["k"] for row in found) == [2, 3, 4, 5]
+
+
+def test_a_batch_that_is_done_holds_nothing_but_what_comes_next(shard, stream):
+    before = parts_of(shard)
+    reader = stream()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert len(batch(reader, start, end)) == 6
+    merged(shard)
+    blob = shard.machine.env.blob
+    assert all(blob.get(key) is not None for key in before)
+    assert shard.since.time == 0
+    reader.commit(end)
+    let_go(reader)
+    merged(shard)
+    assert shard.since.time == 2
+    assert all(blob.get(key) is None for key in before)
 
 
 def test_a_stopped_stream_that_fell_behind_says_so(shard, stream):
@@ -180,6 +231,10 @@ def test_a_stopped_stream_that_fell_behind_says_so(shard, stream):
     reader = stream()
     with pytest.raises(SinceError, match="history before 2 has been merged"):
         reader.partitions(start, reader.latestOffset(start, ALL))
+    with pytest.raises(SinceError):
+        reader.partitions({**start, "frontier": 0, "snapshot": True}, start)
+    with pytest.raises(SinceError):
+        stream(startingVersion="1").initialOffset()
 
 
 def test_a_stream_of_an_empty_table_waits(store, stream):

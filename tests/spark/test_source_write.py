@@ -77,6 +77,27 @@ def test_the_last_row_of_a_key_counts_by_order(shard):
     assert content(shard) == {1: "v3"}
 
 
+def test_a_row_that_comes_late_is_dropped_where_the_order_is_stored(shard):
+    shard.evolve(pa.schema([*COLUMNS, ("n", pa.int64())]))
+    schema = StructType([K, V, ORDER])
+    for value, order in (("second", 2), ("first", 1), ("third", 3)):
+        row = {"k": 1, "v": value, "n": order}
+        write(shard, [row], schema=schema, keys="k", sequenceBy="n")
+        assert content(shard) == {1: "third" if order == 3 else "second"}
+
+
+def test_a_write_without_tasks_leaves_no_writer(shard):
+    source(shard).writer(ROWS, overwrite=False).commit([None])
+    assert not shard.state().writers
+    assert shard.upper.time == 0
+
+
+def test_columns_are_told_apart_by_name(shard):
+    for options in ({}, {"keys": "k"}):
+        write(shard, [{"k": 1, "v": "a"}], schema=StructType([V, K]), **options)
+    assert content(shard) == {1: "a"}
+
+
 def test_an_upsert_that_changes_nothing_makes_no_version(shard):
     write(shard, [{"k": 1, "v": "a"}], keys="k")
     upper = shard.upper
@@ -123,11 +144,25 @@ def test_a_micro_batch_that_comes_again_is_the_same_or_an_error(shard):
     assert not shard.state().writers
 
 
+def test_a_stream_writer_is_one_writer_however_often_it_is_sent_and_ends_when_given_up(shard):
+    planner = source(shard, txnAppId="q").streamWriter(ROWS, overwrite=False)
+    assert planner.__getstate__() == planner.__getstate__()
+    assert len(shard.state().writers) == 1
+    message = planner.write(batches([{"k": 1, "v": "a"}], ROWS))
+    other = source(shard, txnAppId="q").streamWriter(ROWS, overwrite=False)
+    other.abort([None], 0)
+    assert len(shard.state().writers) == 1
+    other.abort([message, None], 0)
+    assert not shard.state().writers
+    assert shard.upper.time == 0
+
+
 def test_giving_up_leaves_nothing_that_the_collector_does_not_find(shard):
     for options in ({}, {"keys": "k"}):
         writer = source(shard, **options).writer(ROWS, overwrite=False)
         message = writer.write(batches([{"k": 1, "v": "a"}], ROWS))
         writer.abort([message, None])
+    assert not [key for key in objects(shard) if key.endswith(".rows")]
     shard._upkeep.collector.sweep(shard.machine, delete=True)
     assert objects(shard) == []
     assert not shard.state().writers

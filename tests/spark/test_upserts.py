@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import strandline
+from strandline.errors import BoundsError, UsageError
 from strandline.shard.command import UpperMismatch
 from strandline.spark.incoming import Meaning
 from strandline.spark.jobs import Jobs
@@ -56,18 +57,36 @@ def test_a_lost_race_looks_the_old_rows_up_again(spark, store, rows):
     came = spark.range(rows).selectExpr("id k", "'ours' v")
     done = upsert(table._desk, jobs, came, Meaning())
     assert (done.attempts, done.jobs, done.time) == (3, 4, 3)
-    assert done.upserted == rows
+    assert (done.rows, done.upserted) == (rows, rows)
     expected = [{"k": -1, "v": "x"}, *({"k": k, "v": "ours"} for k in range(rows))]
     assert held(store) == sorted(expected, key=str)
 
 
-def test_a_replica_that_loses_drops_its_rows(spark, store):
+def left_over(store):
+    """Objects of a kind that no call may leave behind."""
+    keys = [entry.key for entry in store.env.blob.list("")]
+    return [key for key in keys if not key.endswith(".ground")]
+
+
+@pytest.mark.parametrize("rows", [2, 6_000, 20_000], ids=["few", "errands put", "rows put"])
+def test_a_replica_that_loses_drops_its_rows(spark, store, rows):
     jobs = Raced(spark, store.shard("t"), [change((1, "theirs", 1))])
-    came = spark.createDataFrame([(1, "ours", 0)], f"{DDL}, _time long")
+    came = spark.range(0, rows, 1, 2).selectExpr("id k", "repeat('ours', 30) v", "0L _time")
     outcome = upsert_at(store.table("t")._desk, jobs, came, Meaning(), (0, 1))
     assert isinstance(outcome, UpperMismatch)
     assert outcome.upper.time == 1
     assert held(store) == [{"k": 1, "v": "theirs"}]
+    assert left_over(store) == []
+    with pytest.raises(BoundsError):
+        upsert_at(store.table("t")._desk, jobs, came, Meaning(), (5, 4))
+
+
+def test_a_table_without_a_key_is_refused_before_any_job(spark, store):
+    shard = store.shard("log", schema=COLUMNS)
+    jobs = Raced(spark, shard, [])
+    with pytest.raises(UsageError, match="has no key"):
+        upsert(store.table("log")._desk, jobs, spark.createDataFrame([(1, "a")], DDL), Meaning())
+    assert jobs.count == 0
 
 
 def test_a_large_batch_is_staged_and_never_passes_the_driver(spark, store):

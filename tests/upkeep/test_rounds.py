@@ -51,6 +51,19 @@ def test_a_hold_keeps_since_back(lab):
     table.check()
 
 
+def test_a_reader_that_is_gone_keeps_nothing_from_a_compaction_that_was_asked_for(lab):
+    table = Table(lab)
+    table.retain(count=1)
+    table.append((0, "x", 1))
+    table.leases.term_reader(table.machine, since=0, term_ms=1)
+    for n in range(1, 5):
+        table.append((n, "x", 1))
+    table.rounds.compact(table.machine, Wish(full=True))
+    assert table.state.readable_from() == 4
+    assert all(part.base for part in table.parts())
+    table.check()
+
+
 def test_inline_rows_are_flushed_into_one_part(lab):
     table = Table(lab, inline_flush_batches=4)
     for n in range(4):

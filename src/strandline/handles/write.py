@@ -101,7 +101,7 @@ class Writer:
         lower: Time,
         upper: Time | Frontier | None,
         epoch: int = ...,
-        txn: Txn | tuple[str, int],
+        txn: Txn | tuple[str, int] | None,
     ) -> Appended | UpperMismatch | Repeated: ...
     def compare_and_append(
         self,
@@ -156,7 +156,7 @@ class Writer:
     @overload
     def append(self, rows: object) -> Appended: ...
     @overload
-    def append(self, rows: object, *, txn: Txn | tuple[str, int]) -> Appended | Repeated: ...
+    def append(self, rows: object, *, txn: Txn | tuple[str, int] | None) -> Appended | Repeated: ...
     def append(
         self, rows: object, *, txn: Txn | tuple[str, int] | None = None
     ) -> Appended | Repeated:
@@ -256,7 +256,7 @@ class Writer:
         *,
         lower: Time,
         upper: Time | Frontier | None,
-        txn: Txn | tuple[str, int],
+        txn: Txn | tuple[str, int] | None,
     ) -> Appended | UpperMismatch | Repeated: ...
     def commit_parts(
         self,

@@ -2,6 +2,7 @@
 
 appends      shell  appends a DataFrame: one job that puts parts, then one commit
 arrowtypes   pure   which Arrow type Spark takes for each type that a column may have
+attempts     shell  the one loop of writers that own no time: try until no other is faster
 blockfile    pure   a cached block as one file: Arrow, and a trailer that proves it whole
 blocks       shell  the updates of some keys out of a part, through the cache
 cache        shell  blocks on the local disk, mapped into memory, shared by all workers

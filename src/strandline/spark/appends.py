@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.handles.write import Appended
 from strandline.parts.rows import check_interval
 from strandline.shard.command import UpperMismatch
 from strandline.spark import worker
+from strandline.spark.attempts import Tried, append_next, once
 from strandline.spark.incoming import to_append
 from strandline.spark.instruction import Counts
 from strandline.spark.landed import Effort, Landed, Load, landed
-from strandline.store.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from strandline.spark.instruction import Answer
     from strandline.spark.jobs import Jobs
 
-CONTENTION = Backoff(first_ms=1, factor=1.0, cap_ms=1, spread=1.0)
-"""Constant, not growing: whoever has lost most would otherwise wait longest, and starve."""
-
 
 def append(desk: Desk, jobs: Jobs, frame: DataFrame) -> Landed:
     """Append at the next time; others that write as well only delay it."""
@@ -41,20 +37,9 @@ def append(desk: Desk, jobs: Jobs, frame: DataFrame) -> Landed:
     answers = jobs.over(rows, worker.append_rows, stand.site, None)
     load = Load.of(answers)
     count = _counted(load, answers)
-    if not load.parts:
-        done = None if load.few is None else stand.writer.append(load.few)
-        return landed(desk, state.schema, load, done, count, Effort(jobs.count, 1, started))
-    load.put_few(stand.bench, untimed=True)
-    attempts = 0
-    while True:
-        attempts += 1
-        lower = desk.writable().upper.time or 0
-        outcome = load.commit(desk, stand, (lower, lower + 1), restamp=True)
-        if isinstance(outcome, Appended):
-            return landed(
-                desk, state.schema, load, outcome, count, Effort(jobs.count, attempts, started)
-            )
-        desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
+    done = append_next(desk, stand, load)
+    effort = Effort(jobs.count, done.attempts, started)
+    return landed(desk, state.schema, load, done.outcome, count, effort)
 
 
 def append_at(
@@ -71,16 +56,10 @@ def append_at(
     answers = jobs.over(rows, worker.append_rows, stand.site, (lower, upper))
     load = Load.of(answers)
     count = _counted(load, answers)
-    if load.parts:
-        load.put_few(stand.bench, untimed=False)
-        outcome = load.commit(desk, stand, (lower, upper), restamp=False)
-    else:
-        few = state.schema.updates().empty_table() if load.few is None else load.few
-        outcome = stand.writer.compare_and_append(few, lower=lower, upper=upper)
-    if isinstance(outcome, Appended):
-        return landed(desk, state.schema, load, outcome, count, Effort(jobs.count, 1, started))
-    desk.discard(part.key for part in load.parts)
-    return outcome
+    outcome = once(desk, Tried(load, load.settle(desk, stand, (lower, upper), timed=True))).outcome
+    if isinstance(outcome, UpperMismatch):
+        return outcome
+    return landed(desk, state.schema, load, outcome, count, Effort(jobs.count, 1, started))
 
 
 def _counted(load: Load, answers: Sequence[Answer]) -> int:

@@ -51,10 +51,10 @@ class Carrier:
         """One task for each unit. Its parts lie under the id of the writer that swaps them."""
         if not units:
             return []
-        site = self._desk.site_for(work.writer.id, state.schema)
         told = msgspec.msgpack.encode([_told(work, state, unit) for unit in units])
         numbers = self._jobs.numbers(len(units))
-        return self._jobs.over(numbers, worker.merge_units, site, told)
+        with self._desk.site_for(work.writer.id, state.schema) as site:
+            return self._jobs.over(numbers, worker.merge_units, site, told)
 
 
 def _told(work: Work, state: State, unit: Unit) -> Merge:

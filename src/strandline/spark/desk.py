@@ -3,6 +3,10 @@
 A writer is opened when something is first written and stays, so that an upsert costs no lease of
 its own; one whose lease was lost is replaced. A ground is put once for each writer and version of
 the schema.
+
+Nobody can tell when a DataFrame is done: what is derived from it is known to Spark alone. So what
+it reads is kept for `KEPT_MS`. A pin keeps its version and all later ones, so a pin each
+`KEPT_MS / PINS_MOST` does for all DataFrames, however many there are.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from strandline.reading.listing import Want, list_snapshot
 from strandline.reading.view import pinned_view
 from strandline.spark.instruction import Site, encode_ground, make_ground
 from strandline.spark.plan import Stored, decoded_inline
-from strandline.spark.put import Bench
+from strandline.spark.put import SCRATCH, Bench
 from strandline.store.locate import BLOB_FOLDER, Kind, locate
 
 if TYPE_CHECKING:
@@ -43,13 +47,18 @@ if TYPE_CHECKING:
     from strandline.parts.part import Chunk
     from strandline.reading.view import View
     from strandline.shard.env import Env
+    from strandline.shard.lease import Pin, ReadLease
     from strandline.shard.state import State
     from strandline.spark.plan import Gathered
     from strandline.upkeep.collect import Collected
     from strandline.upkeep.rounds import Carrier
 
+KEPT_MS = 24 * 60 * 60 * 1000
+"""For so long at least, what a DataFrame reads is kept; longer if the table is not used."""
+PINS_MOST = 24
 _INLINE_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
+_sites = msgspec.msgpack.Decoder(Site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +72,30 @@ class Stand:
     """The driver's own, on the same ground."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A pin for the DataFrames of some time on."""
+
+    pin: Pin
+    lease: ReadLease
+    begun_ms: int
+
+
 class Desk:
     """What the calls of one table share. Any task may use it."""
 
-    def __init__(self, store: Store, shard: Shard, cache: tuple[str, int]) -> None:
+    def __init__(
+        self, store: Store, shard: Shard, cache: tuple[str, int], *, kept_ms: int = KEPT_MS
+    ) -> None:
         self.shard = shard
         self._store = store
         self._cache = cache
         self._guard = store.env.tasks.condition()
         self._stands: dict[int, Stand] = {}
         """By version of the schema."""
-        self._kept: dict[int, View] = {}
-        """By version, what DataFrames read."""
+        self._kept: list[_Kept] = []
+        """What DataFrames read, the oldest first."""
+        self._kept_ms = kept_ms
         self._inline: dict[tuple[int, bytes, int], pa.Table] = {}
 
     @property
@@ -102,6 +123,11 @@ class Desk:
         """The newest state, if rows may be written to it this way."""
         self.check_visible()
         state = self.shard.state()
+        self.check_writable(state)
+        return state
+
+    def check_writable(self, state: State) -> None:
+        """Refuse a state that takes no rows this way, or none any more."""
         if state.timeline is not None:
             raise UsageError(
                 f"table {self.name} is attached to timeline {state.timeline} and takes rows only "
@@ -109,7 +135,6 @@ class Desk:
             )
         if state.upper.is_closed:
             raise BoundsError(f"table {self.name} is closed: nothing can be written to it")
-        return state
 
     def stand(self, schema: Schema) -> Stand:
         """The table's writer with a ground for this schema; opened once, and again if lost."""
@@ -126,19 +151,26 @@ class Desk:
         """Give back the writer's lease and what DataFrames keep. Repeating it is harmless."""
         with self._guard:
             stands, self._stands = self._stands, {}
-            kept, self._kept = self._kept, {}
-        for view in kept.values():
-            view.pin.give_back()
+            kept, self._kept = self._kept, []
+        for each in kept:
+            each.pin.give_back()
         for stand in stands.values():
             stand.writer.close()
+        for writer in {stand.writer.id for stand in stands.values()}:
+            self._clear(writer)
 
     def _stand(self, writer: Writer, schema: Schema) -> Stand:
         site, bench = self._ground(writer.id, schema)
         return Stand(writer, site, bench)
 
-    def site_for(self, writer: str, schema: Schema) -> bytes:
+    @contextmanager
+    def site_for(self, writer: str, schema: Schema) -> Iterator[bytes]:
         """A site on the ground of any registered writer, for one job."""
-        return self._ground(writer, schema)[0]
+        site, _ = self._ground(writer, schema)
+        try:
+            yield site
+        finally:
+            self.discard([_sites.decode(site).ground])
 
     def _ground(self, writer: str, schema: Schema) -> tuple[bytes, Bench]:
         env, settings = self.env, self.env.settings
@@ -169,16 +201,25 @@ class Desk:
             view.pin.give_back()
 
     def kept_view(self) -> View:
-        """The same for as long as the table is open: nobody can tell when a DataFrame is done.
-
-        Of one version there is one pin, however many DataFrames read it.
-        """
-        view = pinned_view(self._store.leases.own_reader(self.shard.machine))
+        """The same, for as long as a DataFrame may be used: see above."""
+        lease = self._store.leases.own_reader(self.shard.machine)
+        view = pinned_view(lease)
+        now_ms = self.env.clock.monotonic_ms()
+        step_ms = self._kept_ms // PINS_MOST
         with self._guard:
-            known = self._kept.setdefault(view.state.seqno.number, view)
-        if known is not view:
-            view.pin.give_back()
-        return known
+            # A pin serves DataFrames of one step, and the last of them is kept as long as any.
+            ends_ms = now_ms - self._kept_ms - step_ms
+            over = [each.pin for each in self._kept if each.begun_ms <= ends_ms]
+            self._kept = [each for each in self._kept if each.begun_ms > ends_ms]
+            last = self._kept[-1] if self._kept else None
+            # A lease that was lost keeps nothing any more.
+            if last and last.lease is lease and now_ms - last.begun_ms < step_ms:
+                over.append(view.pin)
+            else:
+                self._kept.append(_Kept(view.pin, lease, now_ms))
+        for pin in over:
+            pin.give_back()
+        return view
 
     def stored(self, state: State, as_of: int | None, came: Gathered | None) -> Stored:
         """The parts and the inline updates that may hold old rows of what came, or any."""
@@ -213,6 +254,15 @@ class Desk:
                 for oldest in list(self._inline)[:-_INLINE_KEPT]:
                     del self._inline[oldest]
         return table
+
+    def _clear(self, writer: str) -> None:
+        """Delete what only the jobs of a writer read, which has been closed."""
+        try:
+            listed = list(self.env.blob.list(f"{self.shard.id}/{writer}/"))
+        except StoreError:
+            self.env.metrics.add("retries", self.name)
+            return
+        self.discard(each.key for each in listed if each.key.rpartition(".")[2] in SCRATCH)
 
     def discard(self, keys: Iterable[str]) -> None:
         """Delete objects that nothing refers to, for sure; what stays is an orphan."""

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from strandline.errors import BoundsError
 from strandline.handles.stage import Stage
+from strandline.handles.write import Appended
 from strandline.model.digest import Digest, per_time
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.parts.consolidate import constant
 from strandline.parts.part import Batch, restamped_part
-from strandline.shard.command import UpperMismatch
 from strandline.spark import slices
 from strandline.spark.instruction import Counts
 from strandline.spark.perform import add_digests
@@ -22,10 +22,11 @@ from strandline.spark.perform import add_digests
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.handles.write import Appended
     from strandline.model.frontier import Frontier, Time
     from strandline.model.schema import Schema
     from strandline.parts.part import Part
+    from strandline.shard.command import Repeated, UpperMismatch
+    from strandline.shard.txn import Txn
     from strandline.spark.desk import Desk, Stand
     from strandline.spark.instruction import Answer
     from strandline.spark.put import Bench
@@ -123,9 +124,39 @@ class Load:
         add_digests(self.digests, per_time(hashes, times, diffs))
         self.few = None
 
+    def settle(
+        self,
+        desk: Desk,
+        stand: Stand,
+        bounds: tuple[Time, Time],
+        *,
+        timed: bool,
+        txn: Txn | None = None,
+    ) -> Appended | UpperMismatch | Repeated | None:
+        """Append all there is at `[lower, upper)`, where its times lie.
+
+        `None` if it is nothing at a time of the driver's choice, and no batch to be remembered.
+        """
+        lower, upper = bounds
+        if self.parts:
+            self.put_few(stand.bench, untimed=not timed)
+            return self.commit(desk, stand, bounds, restamp=False, txn=txn)
+        few = self.few
+        if few is None and not timed and txn is None:
+            return None
+        if few is None:
+            few = stand.bench.ground.schema.updates().empty_table()
+        return stand.writer.compare_and_append(few, lower=lower, upper=upper, txn=txn)
+
     def commit(
-        self, desk: Desk, stand: Stand, bounds: tuple[Time, Time], *, restamp: bool
-    ) -> Appended | UpperMismatch:
+        self,
+        desk: Desk,
+        stand: Stand,
+        bounds: tuple[Time, Time],
+        *,
+        restamp: bool,
+        txn: Txn | None = None,
+    ) -> Appended | UpperMismatch | Repeated:
         """Append the parts at `[lower, upper)`; with `restamp`, all of them at `lower`."""
         lower, upper = bounds
         parts, digests = self.parts, self.digests
@@ -138,8 +169,8 @@ class Load:
         chunks, objects = stage.put_chunks(parts, desk.shard.machine.state)
         listed = () if chunks else tuple(parts)
         batch = Batch(lower, upper, parts=listed, chunks=chunks)
-        outcome = stand.writer.commit_parts(batch, digests, lower=lower, upper=upper)
-        if isinstance(outcome, UpperMismatch):
+        outcome = stand.writer.commit_parts(batch, digests, lower=lower, upper=upper, txn=txn)
+        if not isinstance(outcome, Appended):
             desk.discard(objects)
         return outcome
 
@@ -154,15 +185,21 @@ class Effort:
 
 
 def landed(
-    desk: Desk, schema: Schema, load: Load, outcome: Appended | None, rows: int, effort: Effort
+    desk: Desk,
+    schema: Schema,
+    load: Load,
+    outcome: Appended | Repeated | None,
+    rows: int,
+    effort: Effort,
 ) -> Landed:
     """The answer to a call whose rows have been appended, or said nothing new."""
+    appended = outcome if isinstance(outcome, Appended) else None
     # By the schema of the rows: the table's may have changed since they were appended.
     updates, digest = load.total(schema)
     counts = load.counts
     return Landed(
-        time=None if outcome is None else outcome.upper.last(),
-        upper=desk.shard.machine.state.upper if outcome is None else outcome.upper,
+        time=None if appended is None else appended.upper.last(),
+        upper=desk.shard.machine.state.upper if appended is None else appended.upper,
         rows=rows,
         upserted=counts.upserted,
         deleted=counts.deleted,

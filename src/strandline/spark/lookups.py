@@ -1,8 +1,9 @@
 """Looks keys up: one job, whatever the table's size; only hits leave its tasks.
 
     keys in Arrow        are divided by place among the tasks of a range job
-    keys in a DataFrame  are looked up where Spark computes them; if they are many, tasks put them
-                         by place instead, and a range job follows
+    keys in a DataFrame  are looked up where Spark computes them; if they are many, or there is more
+                         to tell than each task should be told, tasks give them back or put them by
+                         place instead, and a range job follows
 
 The state is pinned until the job is done. Few rows come back; many are put, and are read from there
 by whoever asks for them, until the table is closed.
@@ -28,6 +29,11 @@ from strandline.spark.instruction import Answer, Errand
 from strandline.spark.plan import Gathered, everywhere, ranges
 from strandline.spark.schedule import RETURNED_BYTES, RETURNED_TASKS
 
+EVERYWHERE_BYTES = 4 * 1024 * 1024
+"""What each task is told of where rows may be, at most about, if it may ask for any key."""
+_PART_BYTES = 190
+"""One part in an errand, about."""
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from strandline.model.frontier import Time
     from strandline.model.schema import Schema
     from strandline.reading.view import View
+    from strandline.shard.state import State
     from strandline.spark.desk import Desk
     from strandline.spark.instruction import Staged
     from strandline.spark.jobs import Jobs
@@ -124,19 +131,11 @@ def _in_place(
     if time is None:
         return []
     schema = view.state.schema
-    stand = desk.stand(schema)
-    errand = Errand(
-        (everywhere(desk.stored(view.state, time, None)),), time, inline_max=RETURNED_BYTES
-    )
-    sent = send([errand], desk.shard.id, stand.bench.put_object)
-    try:
-        told = (stand.site, msgspec.msgpack.encode(sent), RETURNED_BYTES)
-        answers = jobs.over(keys, worker.lookup_rows, *told)
-    finally:
-        desk.discard([sent.key] if sent.key else ())
+    is_told = told_bytes(view.state) <= EVERYWHERE_BYTES
+    answers = (_looked_up if is_told else _taken_in)(desk, jobs, view, keys, time)
     staged = [each for answer in answers for each in answer.staged]
     tables = [slices.from_stream(each.rows, "a task's rows") for each in answers if each.rows]
-    if not staged:
+    if is_told and not staged:
         rows = _once(tables, schema)
         return [Answer(rows=slices.to_stream(rows))] if rows is not None else []
     try:
@@ -145,6 +144,31 @@ def _in_place(
         return _by_range(desk, jobs, view, Gathered.of(again, staged, schema), time)
     finally:
         desk.discard(each.key for each in staged)
+
+
+def told_bytes(state: State) -> int:
+    """How much there is to tell a task that may ask for any key, about."""
+    parts = sum(batch.part_count for batch in state.batches)
+    return state.inline_bytes() + parts * _PART_BYTES
+
+
+def _looked_up(desk: Desk, jobs: Jobs, view: View, keys: DataFrame, time: Time) -> list[Answer]:
+    """Each task is told of everything there is, and answers with rows, or with keys if many."""
+    stand = desk.stand(view.state.schema)
+    there = desk.stored(view.state, time, None)
+    errand = Errand((everywhere(there),), time, inline_max=RETURNED_BYTES)
+    sent = send([errand], desk.shard.id, stand.bench.put_object)
+    try:
+        told = (stand.site, msgspec.msgpack.encode(sent), RETURNED_BYTES)
+        return jobs.over(keys, worker.lookup_rows, *told)
+    finally:
+        desk.discard([sent.key] if sent.key else ())
+
+
+def _taken_in(desk: Desk, jobs: Jobs, view: View, keys: DataFrame, _: Time) -> list[Answer]:
+    """Each task answers with its keys."""
+    stand = desk.stand(view.state.schema)
+    return jobs.over(keys, worker.stage_rows, stand.site, RETURNED_BYTES)
 
 
 def _once(tables: Sequence[pa.Table], schema: Schema) -> pa.Table | None:

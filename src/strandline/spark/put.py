@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from strandline.spark.instruction import Ground
     from strandline.store.blob import Blob
 
+SCRATCH = frozenset(("errands", "ground", "rows", "works"))
+"""Kinds of objects that jobs alone read: nothing that is committed ever refers to one."""
 _PATIENCE = Backoff(first_ms=5, factor=2.0, cap_ms=1_000)
 _ATTEMPTS = 8
 

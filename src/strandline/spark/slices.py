@@ -91,7 +91,7 @@ def unstage(staged: Staged, run: Sequence[Slice], encoded: bytes | None) -> list
     """The rows of one run, out of its bytes."""
     what = f"staged object {staged.key}"
     if encoded is None:
-        raise CorruptionError(f"{what} is missing: somebody deleted it while it was needed")
+        raise CorruptionError(f"{what} is missing: it was deleted, or its table closed, too early")
     schema = pa.ipc.read_schema(pa.py_buffer(staged.schema))
     view = memoryview(encoded)
     batches = []

@@ -11,10 +11,13 @@ its key (without a key: rows equal to it), so those have to meet it in one task:
     no key, snapshot                 UNTOUCHED: packed, each leaves out what may be retracted;
                                      TOUCHED: one task adds up what they left out
     no key, changes                  RANGE: one task for times that share pieces; ROWS elsewhere
+
+Tasks take more bytes than they were told to where there would be more than about `TASKS_MAX`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 
     from strandline.model.frontier import Time
     from strandline.reading.descriptor import PartDescriptor
+
+
+TASKS_MAX = 100_000
+"""Spark's driver holds each of them, and plans no more of them in any useful time."""
 
 
 class Way(Enum):
@@ -60,6 +67,7 @@ class Work:
 
 def plan_snapshot(parts: Sequence[PartDescriptor], *, bytes_max: int) -> list[Work]:
     """The tasks whose rows together are the snapshot."""
+    bytes_max = _enough(parts, bytes_max)
     clean, dirty = _divided(parts)
     if not dirty:
         return _packed(clean, bytes_max)
@@ -73,6 +81,7 @@ def plan_snapshot(parts: Sequence[PartDescriptor], *, bytes_max: int) -> list[Wo
 
 def plan_changes(parts: Sequence[PartDescriptor], *, bytes_max: int) -> list[Work]:
     """The tasks whose updates together are the changes."""
+    bytes_max = _enough(parts, bytes_max)
     clean, dirty = _divided(parts)
     if not dirty:
         return _packed(clean, bytes_max)
@@ -140,6 +149,11 @@ def _divided(
     return clean, dirty
 
 
+def _enough(parts: Iterable[PartDescriptor], bytes_max: int) -> int:
+    """How many bytes a task takes, so that tasks do not become too many."""
+    return max(bytes_max, -(-sum(each.size for each in parts) // TASKS_MAX))
+
+
 def _packed(parts: Iterable[PartDescriptor], bytes_max: int) -> list[Work]:
     works: list[Work] = []
     taken: list[PartDescriptor] = []
@@ -177,20 +191,25 @@ def _ranges(group: list[PartDescriptor], bytes_max: int) -> Iterator[Work]:
     starts = sorted({first for first, _ in spans if first > lo})
     cuts = {_nearest(starts, lo + step * n, step // 2) for n in range(1, count)}
     edges = [lo, *sorted(cut for cut in cuts if lo < cut <= hi), hi + 1]
+    # A group is in order of its first places, so a range goes on where the one before it ended.
+    met: list[int] = []
+    begun = 0
     for first, after in pairwise(edges):
-        last = after - 1
-        pieces = [
-            each
-            for each, (begin, end) in zip(group, spans, strict=True)
-            if begin <= last and end >= first
-        ]
-        invariant(pieces or count > 1, "a group of pieces has no piece")
-        if pieces:
-            yield Work(Way.RANGE, tuple(pieces), lo=first, hi=last)
+        met = [at for at in met if spans[at][1] >= first]
+        while begun < len(group) and spans[begun][0] < after:
+            met.append(begun)
+            begun += 1
+        invariant(met or count > 1, "a group of pieces has no piece")
+        if met:
+            pieces = tuple(group[at] for at in met)
+            yield Work(Way.RANGE, pieces, lo=first, hi=after - 1)
 
 
 def _nearest(starts: list[int], wanted: int, within: int) -> int:
-    best = min(starts, key=lambda start: abs(start - wanted), default=wanted)
+    at = bisect_left(starts, wanted)
+    best = min(
+        starts[max(0, at - 1) : at + 1], key=lambda start: abs(start - wanted), default=wanted
+    )
     return best if abs(best - wanted) <= within else wanted
 
 

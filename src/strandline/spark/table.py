@@ -62,8 +62,9 @@ class Table:
         """The rows as of a time, by default the newest: Spark's own scan of the table's Parquet.
 
         No job runs before the DataFrame is used, and then it reads only the columns that it
-        needs. What it reads is kept for as long as the table is open: close it, or use it
-        with `with`, when you are done.
+        needs. What it reads is kept for a day, or until the table is closed: close it, or use it
+        with `with`, when you are done. After that, objects that were merged into others may be
+        gone, which Spark says.
         """
         session = _session(None, spark)
         self._desk.check_visible()
@@ -168,7 +169,10 @@ class Table:
         self._desk.compact(full=full, carrier=Carrier(self._desk, self._jobs(spark)))
 
     def close(self) -> None:
-        """Give back what the table holds. Repeating it is harmless; it opens again when used."""
+        """Give back what the table holds; DataFrames of it have to be taken anew.
+
+        Repeating it is harmless; it opens again when used.
+        """
         self._desk.close()
 
     def __enter__(self) -> Self:

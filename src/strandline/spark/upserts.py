@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from strandline.parts.rows import check_interval
 from strandline.shard.command import UpperMismatch
 from strandline.spark import worker
-from strandline.spark.appends import CONTENTION
+from strandline.spark.attempts import Resolving, once, resolve, upsert_next
 from strandline.spark.columns import check_key
 from strandline.spark.errands import send
 from strandline.spark.incoming import Meaning, to_upsert
@@ -29,7 +29,6 @@ from strandline.spark.schedule import RETURNED_BYTES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from strandline.handles.write import Appended
     from strandline.model.frontier import Time
     from strandline.model.schema import Schema
     from strandline.shard.state import State
@@ -55,18 +54,15 @@ def upsert(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning) -> Landed
     """Upsert at the next time, whichever that is by then."""
     started = desk.env.clock.monotonic_ms()
     came = _gather(desk, jobs, frame, meaning, timed=False)
-    attempts = 0
+    resolving = Resolving(
+        desk.view, lambda state: _differences(desk, jobs, came, state, timed=False)
+    )
     try:
-        while True:
-            attempts += 1
-            load, outcome = _resolve(desk, jobs, came, None)
-            if not isinstance(outcome, UpperMismatch):
-                effort = Effort(jobs.count, attempts, started)
-                return landed(desk, came.schema, load, outcome, came.rows, effort)
-            desk.env.tasks.sleep(CONTENTION.delay(attempts, desk.env.random.uniform))
-            desk.writable()
+        done = upsert_next(desk, came.stand, resolving)
     finally:
         desk.discard(staged.key for staged in came.gathered.staged)
+    effort = Effort(jobs.count, done.attempts, started)
+    return landed(desk, came.schema, done.load, done.outcome, came.rows, effort)
 
 
 def upsert_at(
@@ -79,14 +75,17 @@ def upsert_at(
     if upper.time != bounds[0]:
         return UpperMismatch(upper)
     came = _gather(desk, jobs, frame, meaning, timed=True)
+    resolving = Resolving(
+        desk.view, lambda state: _differences(desk, jobs, came, state, timed=True)
+    )
     try:
-        load, outcome = _resolve(desk, jobs, came, bounds)
+        tried = once(desk, resolve(desk, came.stand, resolving, bounds))
     finally:
         desk.discard(staged.key for staged in came.gathered.staged)
-    if isinstance(outcome, UpperMismatch):
-        return outcome
+    if isinstance(tried.outcome, UpperMismatch):
+        return tried.outcome
     effort = Effort(jobs.count, 1, started)
-    return landed(desk, came.schema, load, outcome, came.rows, effort)
+    return landed(desk, came.schema, tried.load, tried.outcome, came.rows, effort)
 
 
 def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed: bool) -> _Came:
@@ -101,36 +100,8 @@ def _gather(desk: Desk, jobs: Jobs, frame: DataFrame, meaning: Meaning, *, timed
     return _Came(stand, gathered, rows, meaning.stored(schema))
 
 
-def _resolve(
-    desk: Desk, jobs: Jobs, came: _Came, bounds: tuple[Time, Time] | None
-) -> tuple[Load, Appended | UpperMismatch | None]:
-    """Look old rows up, find the differences and append them; `None` if there are none.
-
-    Without bounds the time is the upper of the very state that is looked at: of a later one
-    history may be merged past the time before an upper that was seen earlier.
-    """
-    timed = bounds is not None
-    with desk.view() as view:
-        upper = view.state.upper
-        lower, end = bounds or (upper.time or 0, (upper.time or 0) + 1)
-        if upper.time != lower:
-            return Load.of(()), UpperMismatch(upper)
-        load = _differences(desk, jobs, came, view.state, timed=timed)
-    load.check_times(lower, end)
-    writer, bench = came.stand.writer, came.stand.bench
-    if not load.parts:
-        if load.few is None and not timed:
-            return load, None
-        few = came.schema.updates().empty_table() if load.few is None else load.few
-        return load, writer.compare_and_append(few, lower=lower, upper=end)
-    load.put_few(bench, untimed=not timed)
-    outcome = load.commit(desk, came.stand, (lower, end), restamp=False)
-    if isinstance(outcome, UpperMismatch):
-        desk.discard(part.key for part in load.parts)
-    return load, outcome
-
-
 def _differences(desk: Desk, jobs: Jobs, came: _Came, state: State, *, timed: bool) -> Load:
+    """What the rows that came change, found in range tasks."""
     if not came.gathered:
         return Load.of(())
     lower = state.upper.time or 0

@@ -238,8 +238,9 @@ def _bench(site: bytes) -> Bench:
         encoded = _blob(known.url).get(known.ground)
     if encoded is None:
         raise NotFoundError(
-            f"the store in {known.url}, as a worker sees it, is not the driver's: it does not hold "
-            f"{known.ground}; workers must see the same folder under the same path"
+            f"the store in {known.url}, as a worker sees it, does not hold {known.ground}: it "
+            "is not the driver's, and workers must see the same folder under the same path; or the "
+            "table was closed, and a DataFrame of it has to be taken anew"
         )
     ground = decode_ground(encoded, known.ground)
     return Bench(ground, _blob(known.url), SystemRandom(), SystemTasks().sleep)

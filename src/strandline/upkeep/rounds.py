@@ -106,6 +106,7 @@ class Rounds:
 
         What is appended meanwhile is left to the next one, so that this one ends.
         """
+        self._leases.bury(machine)
         state = machine.refresh()
         if state.dropped:
             raise NotFoundError(f"shard {machine.name} was dropped")
