@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,10 @@ def _avro_parser(reading: Reading, message: Any) -> Callable[[bytes], Any]:  # n
     if not reading.avro_schema:
         raise UsageError("format avro needs the schema of the values: set the option avro.schema")
     avro = load_avro()
+    refusals = avro_refusals()
     try:
         schema = avro.parse_schema(json.loads(reading.avro_schema))
-    except (ValueError, avro.schema.SchemaParseException, KeyError, TypeError) as error:
+    except refusals as error:
         raise UsageError(f"option avro.schema is no Avro schema: {reason_of(error)}") from error
     skipped = 5 if reading.framing == "confluent" else 0
 
@@ -129,7 +131,7 @@ def _avro_parser(reading: Reading, message: Any) -> Callable[[bytes], Any]:  # n
         stream.seek(skipped)
         try:
             record = avro.schemaless_reader(stream, schema, None)
-        except (EOFError, LookupError, TypeError, AttributeError, MemoryError) as error:
+        except refusals as error:
             raise ValueError(f"no Avro value: {reason_of(error)}") from error
         if stream.tell() != len(value):
             raise ValueError(f"{len(value) - stream.tell()} bytes follow the Avro value")
@@ -141,6 +143,14 @@ def _avro_parser(reading: Reading, message: Any) -> Callable[[bytes], Any]:  # n
 def plain(record: Any) -> Any:  # noqa: ANN401 - whatever Avro holds
     """Avro's values as JSON would hold them: text for dates and decimals, base64 for bytes."""
     return msgspec.to_builtins(record)
+
+
+def avro_refusals() -> tuple[type[Exception], ...]:
+    """What the Avro library raises for bytes and schemas that are none."""
+    own = load_avro().schema
+    plain_errors = (EOFError, LookupError, TypeError, AttributeError, MemoryError, zlib.error)
+    named = (ValueError, ArithmeticError, own.SchemaParseException, own.UnknownType)
+    return (*plain_errors, *named)
 
 
 def load_avro() -> Any:  # noqa: ANN401 - a module that may be missing

@@ -45,6 +45,10 @@ REFUSALS = (ValueError, ArithmeticError, RecursionError)
 
 _NOT_NUMBERS = Literal["NaN", "Infinity", "-Infinity"]
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
+_END_ZEROS = (
+    (r"\.0+(Z|[+-][\d:]+)?$", r"\1"),
+    (r"(\.\d*[1-9])0+(Z|[+-][\d:]+)?$", r"\1\2"),
+)
 _FLOATS_MAX = {16: 65504.0, 32: float(np.finfo(np.float32).max)}
 
 
@@ -146,6 +150,16 @@ def _temporal(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> p
 
 
 def _from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return _moments(texts, kind)
+    except pa.ArrowInvalid:
+        # Arrow counts the digits of a fraction; zeros at its end say nothing.
+        for pattern, left in _END_ZEROS:
+            texts = pc.replace_substring_regex(texts, pattern, left)
+        return _moments(texts, kind)
+
+
+def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if is_.is_time(kind):
         # Arrow reads no times of the day, but it reads those of a day.
         moments = pc.binary_join_element_wise("1970-01-01T", texts, "")
