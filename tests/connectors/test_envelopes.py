@@ -1,8 +1,10 @@
 """What messages mean for their table."""
 
 import base64
+import io
 import json
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -145,3 +147,35 @@ def test_upserts_hold_or_delete(message, options, delete):
 def test_a_null_that_means_nothing_is_refused(options, reason):
     event, _ = read(None, **options)
     assert reason in event.reason
+
+
+def test_columns_of_csv_that_the_table_lacks_are_passed_over_or_told_as_text():
+    for new, expected in (("ignore", {}), ("add", {"more": pa.string()})):
+        plain = pa.schema([("id", pa.int64()), ("text", pa.string()), ("n", pa.int64())])
+        how = reading(plain, ("id",), {"format": "csv", "newColumns": new})
+        envelope = Envelope(how, ("id", "more", "_delete"))
+        event = envelope.read(*envelope.parse(b"5,x,true"))
+        assert (row(event), event.delete, envelope.fresh) == ((5, None, None), True, expected)
+
+
+AVRO = {
+    "type": "record", "name": "m", "fields": [
+        {"name": "op", "type": "string"},
+        {"name": "after", "type": {"type": "record", "name": "r", "fields": [
+            {"name": "id", "type": "long"}, {"name": "text", "type": "string"},
+            {"name": "new", "type": "double"},
+        ]}},
+    ],
+}  # fmt: skip
+
+
+def test_debezium_in_avro_keeps_and_tells_what_is_new():
+    how = {"format": "avro", "envelope": "debezium", "avro.schema": json.dumps(AVRO)}
+    envelope = Envelope(reading(SCHEMA, ("id",), how))
+    for text, keep in (("x", ()), (GONE, ("text",))):
+        stream = io.BytesIO()
+        after = {"id": 1, "text": text, "new": 1.5}
+        fastavro.schemaless_writer(stream, AVRO, {"op": "u", "after": after})
+        event = envelope.read(*envelope.parse(stream.getvalue()))
+        assert (event.row.c0, event.keep) == (1, keep)
+    assert envelope.fresh == {"new": pa.float64()}

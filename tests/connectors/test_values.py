@@ -66,6 +66,7 @@ def test_the_same_value_may_be_written_in_several_ways(kind, text, expected):
     [
         (pa.int8(), "128"), (pa.int8(), "1.5"), (pa.int8(), '"1"'), (pa.uint8(), "-1"),
         (pa.int64(), "9223372036854775808"), (pa.int64(), "9" * 60), (pa.float32(), "1e39"),
+        (pa.float16(), "65520"),
         (pa.float64(), "1e999"), (pa.float64(), '"nan"'), (pa.bool_(), "1"),
         (pa.decimal128(5, 2), "1.234"), (pa.decimal128(5, 2), "12345.6"),
         (pa.decimal128(5, 2), '"NaN"'), (pa.decimal128(5, 2), '"Infinity"'),

@@ -31,6 +31,7 @@ PLAIN = {
     pa.int64(): _ints(64),
     pa.uint8(): _ints(8, signed=False),
     pa.uint64(): _ints(64, signed=False),
+    pa.float16(): st.floats(width=16),
     pa.float32(): st.floats(width=32),
     pa.float64(): st.floats(),
     pa.decimal128(12, 2): st.decimals(-(10**9), 10**9, places=2),

@@ -25,9 +25,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +48,6 @@ _END_ZEROS = (
     (r"\.0+(Z|[+-][\d:]+)?$", r"\1"),
     (r"(\.\d*[1-9])0+(Z|[+-][\d:]+)?$", r"\1\2"),
 )
-_FLOATS_MAX = {16: 65504.0, 32: float(np.finfo(np.float32).max)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,7 @@ def _plain_type(kind: pa.DataType, notation: Notation) -> Any:  # noqa: ANN401, 
     if is_.is_integer(kind):
         return int
     if is_.is_floating(kind):
-        most = _FLOATS_MAX.get(kind.bit_width)
-        number = Annotated[float, msgspec.Meta(ge=-most, le=most)] if most else float
-        return number | _NOT_NUMBERS
+        return float | _NOT_NUMBERS
     if is_.is_decimal(kind):
         return bytes if notation.decimals == "base64" else decimal.Decimal
     if is_.is_timestamp(kind) or is_.is_date(kind) or is_.is_time(kind):
@@ -112,9 +108,15 @@ def is_text(kind: pa.DataType) -> bool:
 
 def _floats(values: Sequence[Any], kind: pa.DataType, _: Notation) -> pa.Array:
     try:
-        return pa.array(values, kind)
+        wide = pa.array(values, pa.float64())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if each is None else float(each) for each in values], kind)
+        wide = pa.array([None if each is None else float(each) for each in values], pa.float64())
+    if kind == wide.type:
+        return wide
+    made = wide.cast(kind)
+    if pc.any(pc.and_(pc.is_inf(made.cast(wide.type)), pc.is_finite(wide))).as_py():
+        raise ValueError(f"a number is too large for {kind}")
+    return made
 
 
 def _decimals(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
