@@ -10,6 +10,7 @@ assembly  shell  the only place where ports meet their implementations
 model/    the nouns that every other package speaks, and the ports of time, chance and tasks
 store/    bytes that survive us: the ports Blob and Consensus, and their backends
 parts/    how rows lie in objects: formats, statistics, filters, kernels
+views/    SQL as data: programs and queries, checked and planned before an engine sees them
 shard/    a durable collection's metadata: decisions, commits, leases, timelines
 reading/  from parts back to rows: listing, fetching, snapshots, changes as they come
 upkeep/   what keeps a shard small and fast: merging, collecting, checking
