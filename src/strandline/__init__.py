@@ -11,6 +11,7 @@ model/    the nouns that every other package speaks, and the ports of time, chan
 store/    bytes that survive us: the ports Blob and Consensus, and their backends
 connectors/  where rows enter: sources, formats, envelopes
 parts/    how rows lie in objects: formats, statistics, filters, kernels
+views/    SQL as data: programs and queries, checked and planned before an engine sees them
 shard/    a durable collection's metadata: decisions, commits, leases, timelines
 reading/  from parts back to rows: listing, fetching, snapshots, changes as they come
 upkeep/   what keeps a shard small and fast: merging, collecting, checking

@@ -85,14 +85,19 @@ _CALLED = {
     "fetch": "FETCH", "match": "MATCH_RECOGNIZE", "replace": "* REPLACE", "rename": "* RENAME",
     "changes": "CHANGES", "when": "AS OF", "only": "ONLY", "match_condition": "MATCH_CONDITION",
 }  # fmt: skip
+_WORD = re.compile(r"[A-Za-z0-9_]*")
 _HEAD = re.compile(r"([A-Za-z_]\w*)\(")
 _CLOCK_WORDS = {"localtimestamp", "current_time", "localtime"}
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A query that passed: its tree and its text as we write it, and the collections it reads."""
+    """A query that passed: its tree and its text as we write it, and the collections it reads.
 
+    `typed` is the tree of what was typed: it knows the lines, for what is found wrong later on.
+    """
+
+    typed: exp.Query
     tree: exp.Query
     sql: str
     reads: tuple[str, ...]
@@ -101,7 +106,7 @@ class Allowed:
 def check_query(sql: str, collections: Collection[str]) -> str:
     """The text of an ad-hoc query that Spark may be given, or `ProgramError` with every reason.
 
-    >>> check_query("select A from Orders -- all of it", ["orders"])
+    >>> check_query("select A from orders -- all of it", ["orders"])
     'SELECT `A` FROM `orders`'
     """
     troubles = Troubles()
@@ -147,7 +152,7 @@ def allow(
     reads = check_tables(tree, collections)
     _name_as_declared(tree, collections)
     tree, sql = rewritten(tree)
-    return Allowed(tree, sql, reads)
+    return Allowed(typed, tree, sql, reads)
 
 
 def troubled(troubles: Troubles) -> Refused:
@@ -179,8 +184,6 @@ def _refusal(node: exp.Expr, *, adhoc: bool) -> Refused | None:
     if isinstance(node, exp.Column) and _is_clock_word(node):
         return Refused(f"{node.name.casefold()} is refused", functions.refusal(node.name))
     name = function_name(node)
-    if name == "unix_timestamp" and not list(node.iter_expressions()):
-        return Refused("unix_timestamp() is refused", functions.refusal("localtime"))
     if name is not None:
         return _function_refusal(node, name, adhoc=adhoc)
     if type(node) not in _NODES:
@@ -215,10 +218,17 @@ def _argument_refusal(node: exp.Expr) -> Refused | None:
         if known is None or name in known or value in (None, False, []):
             continue
         return Refused(f"{_CALLED.get(name, name.upper())} is not allowed here", "leave it out")
-    if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Explode | exp.Subquery):
+    return _lateral_refusal(node) if isinstance(node, exp.Lateral) else None
+
+
+def _lateral_refusal(node: exp.Lateral) -> Refused | None:
+    if not isinstance(node.this, exp.Subquery):
         generator = function_name(node.this)
         if generator not in functions.GENERATING:
             return Refused(f"LATERAL {named(generator)} is refused", "use explode or posexplode")
+    if not _WORD.fullmatch(node.alias):
+        # The writer puts this one name into the text as it is, without quotes.
+        return Refused(f"LATERAL VIEW … {named(node.alias)}: no plain name", "use letters")
     return None
 
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 Projections = list[tuple[str, exp.Expr]]
 
 _CLAUSES = {
+    "limit": ("LIMIT", "which rows are among the first depends on all of them"),
+    "offset": ("OFFSET", "which rows are among the first depends on all of them"),
     "joins": ("JOIN", "a change on one side meets all rows of the other"),
     "group": ("GROUP BY", "a change in one row changes the answer for its group"),
     "having": ("HAVING", "a change in one row changes the answer for its group"),
     "distinct": ("DISTINCT", "whether a row is new depends on all the others"),
     "order": ("ORDER BY", "a view is a set of rows and has no order"),
-    "limit": ("LIMIT", "which rows are among the first depends on all of them"),
-    "offset": ("OFFSET", "which rows are among the first depends on all of them"),
     "laterals": ("LATERAL VIEW", "one row becomes several"),
     "windows": ("WINDOW", "a row's answer depends on other rows"),
 }
@@ -111,7 +111,7 @@ def _column(name: str) -> exp.Expr:
 
 
 def _query(query: exp.Expr, known: Mapping[str, list[_Rows]]) -> list[_Rows]:
-    for name in ("order", "limit", "offset"):
+    for name in ("limit", "offset", "order"):
         if query.args.get(name) is not None:
             raise NotLinear(*_CLAUSES[name], line=line_of(query.args[name]))
     if isinstance(query, exp.Subquery):
@@ -276,22 +276,25 @@ def _resolved(column: exp.Column, values: Mapping[str, exp.Expr], alias: str) ->
 
 
 def _check_row_alone(node: exp.Expr) -> None:
-    line = line_of(node)
+    found = _beyond_row(node)
+    if found is not None:
+        raise NotLinear(*found, line=line_of(node))
+
+
+def _beyond_row(node: exp.Expr) -> tuple[str, str] | None:
+    """What makes a value depend on more than its row, and why; `None` if nothing does."""
     if isinstance(node, exp.Query | exp.Exists) and not _is_array_exists(node):
-        raise NotLinear("a subquery", "a row's answer depends on other rows", line=line)
+        return "a subquery", "a row's answer depends on other rows"
     if isinstance(node, exp.Window):
-        raise NotLinear("OVER", "a row's answer depends on other rows", line=line)
-    name = function_name(node)
-    if name is None:
-        return
+        return "OVER", "a row's answer depends on other rows"
+    name = function_name(node) or ""
     if name in functions.AGGREGATE:
-        raise NotLinear(name, "an aggregate depends on all rows", line=line)
+        return name, "an aggregate depends on all rows"
     if name in functions.GENERATING:
-        raise NotLinear(name, "one row becomes several", line=line)
+        return name, "one row becomes several"
     if name in functions.CLOCK:
-        raise NotLinear(
-            name, "rows would change without a change in what they are made of", line=line
-        )
+        return name, "rows would change without a change in what they are made of"
+    return None
 
 
 def _is_array_exists(node: exp.Expr) -> bool:

@@ -107,29 +107,34 @@ def _add(query: ViewQuery, allowed: Allowed, known: _Known, troubles: Troubles) 
 
 
 def _view(query: ViewQuery, allowed: Allowed, known: _Known) -> View:
-    columns = known.columns()
-    names = output_names(allowed.tree, columns)
-    check_output(names, query.line)
-    exact = made_exact(allowed.tree, known.exact)
-    kind: Kind = "full"
-    found: tuple[Branch, ...] = ()
-    tree, sql = rewritten(exact)
-    if not query.refresh_full:
-        readable = {name: columns[name] for name in allowed.reads}
-        found, kind = branches(allowed.tree, readable), "linear"
-        sql = text_of(found)
-        tree = parse_query(tokenize(sql), sql)
+    # First as it was typed: what is wrong is on a line there. What we run comes from our own text.
+    _shape(query, allowed.typed, allowed.reads, known)
+    try:
+        names, tree, sql, found = _shape(query, allowed.tree, allowed.reads, known)
+    except (Refused, NotLinear) as again:
+        again.line = query.line
+        raise
+    kind: Kind = "full" if query.refresh_full else "linear"
+    plan_hash = digest_of(["view", sql, list(names), _seen(tree, allowed.reads, known)])
+    clock = uses_clock(tree)
     return View(
-        query.name,
-        sql,
-        allowed.reads,
-        kind,
-        digest_of(["view", sql, list(names), _seen(tree, allowed.reads, known)]),
-        names,
-        found,
-        uses_clock(allowed.tree),
-        query.line,
-    )
+        query.name, sql, allowed.reads, kind, plan_hash, names, found, clock, query.line
+    )  # fmt: skip
+
+
+def _shape(
+    query: ViewQuery, tree: exp.Query, reads: Sequence[str], known: _Known
+) -> tuple[tuple[str, ...], exp.Query, str, tuple[Branch, ...]]:
+    """Names of columns, tree, text and branches of a view's query."""
+    columns = known.columns()
+    names = output_names(tree, columns)
+    check_output(names, query.line)
+    exact = made_exact(tree, known.exact)
+    if query.refresh_full:
+        return names, *rewritten(exact), ()
+    found = branches(tree, {name: columns[name] for name in reads})
+    sql = text_of(found)
+    return names, parse_query(tokenize(sql), sql), sql, found
 
 
 def _seen(tree: exp.Query, reads: Sequence[str], known: _Known) -> list[object]:

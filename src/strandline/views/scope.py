@@ -104,11 +104,13 @@ def _check_earlier(table: exp.Table, name: str, ctes: Mapping[str, int]) -> None
         )
 
 
-def _names(query: exp.Expr, known: Mapping[str, Names]) -> Names:
+def _names(query: exp.Expr, known: Mapping[str, Names], *, needed: bool = True) -> Names:
+    """Names of a query's columns; empty ones are all right where none are `needed`."""
     if isinstance(query, exp.Subquery):
-        return _names(query.this, known)
+        return _names(query.this, known, needed=needed)
     if isinstance(query, exp.SetOperation):
-        left, right = _names(query.this, known), _names(query.expression, known)
+        left = _names(query.this, known, needed=needed)
+        right = _names(query.expression, known, needed=False)
         if len(left) != len(right):
             raise Refused(
                 f"one side has {len(left)} columns and the other {len(right)}",
@@ -121,15 +123,17 @@ def _names(query: exp.Expr, known: Mapping[str, Names]) -> Names:
     sources = _sources(query, known)
     names: list[str] = []
     for each in query.expressions:
-        names.extend(_projected(each, query, sources))
+        names.extend(_projected(each, query, sources, needed=needed))
     return tuple(names)
 
 
-def _projected(each: exp.Expr, query: exp.Select, sources: list[tuple[str, Names]]) -> Names:
+def _projected(
+    each: exp.Expr, query: exp.Select, sources: list[tuple[str, Names]], *, needed: bool
+) -> Names:
     star = each.this if isinstance(each, exp.Column) else each
     if not isinstance(star, exp.Star):
         name = each.output_name
-        if not name:
+        if needed and not name:
             raise Refused(
                 f"the column {named(each.sql(dialect='spark'))} has no name",
                 "give it one: … AS name",
