@@ -10,14 +10,19 @@ import pyarrow as pa
 from strandline.connectors.incoming import ERRORS
 from strandline.errors import JournalError
 from strandline.journal.record import Bind
+from strandline.model.engine import Rules
+from strandline.model.schema import Schema
+from strandline.parts.tombstones import tomb_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.journal.standing import Bound, Standing
+    from strandline.views.declared import Table
     from strandline.views.program import Program
 
-TABLE, TABLE_ERRORS, VIEW, VIEW_ERRORS = "table", "table errors", "view", "view errors"
+TABLE, TABLE_ERRORS, TOMBS = "table", "table errors", "tombstones"
+VIEW, VIEW_ERRORS = "view", "view errors"
 
 VIEW_ERROR_COLUMNS = pa.schema([("row", pa.string()), ("reason", pa.string())])
 """What a view's query raised for; `row` is empty if the query failed as a whole."""
@@ -39,6 +44,11 @@ def errors_of(name: str) -> str:
     return f"{name}_errors"
 
 
+def tombs_of(name: str) -> str:
+    """The hidden collection that holds the order of a table's deleted keys."""
+    return f"{name}_tombs"
+
+
 def collections(
     pipeline: str, program: Program, view_columns: Mapping[str, pa.Schema]
 ) -> list[Collection]:
@@ -55,6 +65,8 @@ def collections(
                 ("id",),
             ),
         ]
+        if table.sequence_by:
+            found.append(_tombstones(pipeline, table))
     for view in program.views:
         found += [
             Collection(view.name, view.shard(pipeline), VIEW, view_columns[view.name]),
@@ -86,3 +98,10 @@ def shards(standing: Standing, wanted: list[Collection]) -> dict[str, str]:
                 f"record, and this program means {each.shard}"
             )
     return found
+
+
+def _tombstones(pipeline: str, table: Table) -> Collection:
+    schema = Schema.create(table.columns, table.key)
+    tombs = tomb_schema(schema, Rules(compare_stored=table.sequence_by, bury=True))
+    name = tombs_of(table.name)
+    return Collection(name, f"{pipeline}.{name}", TOMBS, tombs.arrow(), table.key)

@@ -8,6 +8,7 @@ reload              what came is all there is: what the table holds besides is r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from strandline.views.declared import Table
 
 ERROR_SCHEMA = Schema.create(ERRORS, ["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the keys that came hold already: rows, and tombstones of those that hold none."""
+
+    rows: pa.Table
+    tombs: pa.Table | None = None
 
 
 def reading_of(table: Table) -> Reading:
@@ -57,11 +66,19 @@ def appended(incoming: Incoming, how: Reading) -> pa.Table:
     return consolidate(incoming.appended(how))
 
 
-def upserted(incoming: Incoming, how: Reading, old: pa.Table, schema: Schema, at: Time) -> pa.Table:
-    """The updates of a keyed table that holds `old` for the keys that came."""
-    rows = _timed(incoming.rows(how).drop_columns(["_keep"]), at)
-    rules = Rules(compare_stored=how.sequence_by)
-    return resolve(rows, old, schema, rules).updates.drop_columns([TIME_COLUMN])
+def rules_of(how: Reading) -> Rules:
+    """A sequence is compared with the stored one, deleted keys included."""
+    return Rules(compare_stored=how.sequence_by, bury=bool(how.sequence_by))
+
+
+def upserted(
+    incoming: Incoming, how: Reading, held: Held, schema: Schema, at: Time
+) -> tuple[pa.Table, pa.Table | None]:
+    """The updates of a keyed table, and those of its tombstones where it has any."""
+    rows = _timed(incoming.rows(how), at)
+    found = resolve(rows, held.rows, schema, rules_of(how), held.tombs)
+    tombs = None if found.tombs is None else found.tombs.drop_columns([TIME_COLUMN])
+    return found.updates.drop_columns([TIME_COLUMN]), tombs
 
 
 def errors_updated(incoming: Incoming, old: pa.Table, at: Time) -> pa.Table:

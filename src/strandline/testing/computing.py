@@ -15,9 +15,10 @@ from strandline.connectors.registry import fetch as fetch_split
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
-from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of
+from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of, tombs_of
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import (
+    Held,
     appended,
     difference,
     errors_updated,
@@ -97,8 +98,12 @@ class ArrowComputer:
         found = {}
         if how.keyed:
             schema = self._schema(work, table.name)
-            old = self._old(work, table.name)
-            found[table.name] = upserted(incoming, how, old, schema, work.time)
+            tombs = tombs_of(table.name)
+            buried = self._old(work, tombs) if how.sequence_by else None
+            held = Held(self._old(work, table.name), buried)
+            found[table.name], gone = upserted(incoming, how, held, schema, work.time)
+            if gone is not None:
+                found[tombs] = gone
         else:
             found[table.name] = appended(incoming, how)
         errors = errors_of(table.name)
