@@ -59,7 +59,7 @@ CLASS_STRUCT = 0x2F73477D6A4563CA
 _MASK = 2**64 - 1
 _CANONICAL_NAN = 0x7FF8000000000000
 _DAY_MS = 86_400_000
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Values that are hashed at once: few enough that the temporaries stay in the cache."""
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -98,9 +98,9 @@ def value_hashes(array: pa.Array | pa.ChunkedArray) -> U64:
     return out
 
 
-def mix(numbers: U64) -> None:
-    """`mix64` of every number, in place."""
-    shifted: U64 = numbers >> _S30
+def mix(numbers: U64, shifted: U64 | None = None) -> None:
+    """`mix64` of every number, in place; `shifted` is room for as many, if there is some."""
+    shifted = np.right_shift(numbers, _S30, out=shifted)
     numbers ^= shifted
     numbers *= _M1
     np.right_shift(numbers, _S27, out=shifted)
@@ -164,8 +164,12 @@ def _fixed(array: pa.Array, dtype: type[np.generic] | str) -> npt.NDArray[np.gen
 
 def _integers(dtype: type[np.generic], class_constant: int) -> Callable[[pa.Array, U64], None]:
     def write(array: pa.Array, out: U64) -> None:
-        np.copyto(out.view(np.int64), _fixed(array, dtype))
-        out += np.uint64(class_constant)
+        values = _fixed(array, dtype)
+        if values.dtype == np.int64:
+            np.add(values.view(np.uint64), np.uint64(class_constant), out=out)
+        else:
+            np.copyto(out.view(np.int64), values)
+            out += np.uint64(class_constant)
 
     return write
 
@@ -192,8 +196,8 @@ def _write_times(array: pa.Array, out: U64) -> None:
 def _write_floats(array: pa.Array, out: U64) -> None:
     floats = out.view(np.float64)
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
-        np.copyto(floats, _fixed(array, f"<f{array.type.bit_width // 8}"))
-        floats += 0.0  # turns -0.0 into +0.0 and nothing else
+        # Adding 0.0 turns -0.0 into +0.0 and nothing else.
+        np.add(_fixed(array, f"<f{array.type.bit_width // 8}"), 0.0, out=floats, dtype=np.float64)
     missing = np.isnan(floats)
     if missing.any():
         out[missing] = _CANONICAL_NAN
@@ -246,7 +250,7 @@ def _write_words(content: pa.Buffer | None, bounds: I64, out: U64) -> None:
     for number in range(min(_ROUNDS, (longest + 7) // 8)):
         done = 8 * number
         if shortest > done:
-            out += words.terms(starts + done, lengths - done, number)
+            out += words.terms(starts + done if done else starts, lengths - done, number)
         else:
             some = np.flatnonzero(lengths > done)
             out[some] += words.terms(starts[some] + done, lengths[some] - done, number)
