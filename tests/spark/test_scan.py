@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import pytest
 
 import strandline
 from strandline.errors import BoundsError, SinceError
+from strandline.model.schema import Schema
+from strandline.parts.layout import places_of
 from strandline.spark import scan, scanplan
 
 if TYPE_CHECKING:
@@ -121,6 +124,36 @@ def test_it_is_sparks_own_scan_with_statistics_and_pruned_columns(
     frame = table.df(spark).select("score").where("score > 3")
     assert set(frame.inputFiles()) != set()
     assert frame.count() == sum(n for row, n in expected(store).items() if row[2] > 3)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_parts_that_hold_no_touched_key_are_scanned_without_their_keys(
+    spark: SparkSession, store: Store, adaptive: str, capsys
+) -> None:
+    shard = store.shard("orders", SCHEMA, key=("id",))
+    every = rows(range(8000), "first")
+    places = places_of(every, Schema.create(SCHEMA, ["id"]))
+    low = places < 2**63
+    with shard.writer() as writer:
+        writer.append(every.filter(pa.array(low)))
+        writer.append(every.filter(pa.array(~low)))
+        number = int(low.argmax())
+        touched = rows(range(number, number + 1), "first", -1)
+        writer.append(pa.concat_tables([touched, rows(range(number, number + 1), "new")]))
+    table = store.table("orders")
+    for time in range(3):
+        assert content(table.df(spark, time)) == expected(store, time)
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        frame = table.df(spark).select("score")
+        assert sorted(row.score for row in frame.collect()) == [n / 4 for n in range(8000)]
+        capsys.readouterr()
+        frame.explain("formatted")
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", before)
+    read = re.findall(r"ReadSchema: struct<(.*)>", capsys.readouterr().out)
+    assert sorted(set(read)) == ["id:bigint,score:double", "score:double"]
 
 
 def test_nothing_runs_before_it_is_used_and_what_it_reads_stays(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,6 +44,23 @@ def test_parts_that_only_insert_are_scanned_and_all_else_is_the_tail() -> None:
         (True, [f"{SHARD}/w1/cut.parquet"]),
     ]
     assert divided.is_light
+
+
+def test_parts_are_told_apart_by_whether_a_place_lies_in_them() -> None:
+    part = piece("part", [1, 1, 1], [3, 3, 3])
+    lo, hi = part.piece.place_lo, part.piece.place_hi
+    divided = divide([part, piece("mixed", [1, -1], [3, 4])])
+    for places, is_near in (
+        ([lo], True),
+        ([0, hi], True),
+        ([lo - 1, hi + 1], False),
+        ([lo - 1, lo + 1, hi + 1], True),
+        ([hi + 1], False),
+        ([], False),
+    ):
+        near, far = divided.split(np.array(places, np.uint64))
+        assert (near.scanned, far.scanned) == (((part,), ()) if is_near else ((), (part,)))
+        assert (near.tail, far.tail) == (divided.tail, ())
 
 
 TYPES = [

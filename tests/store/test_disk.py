@@ -57,3 +57,19 @@ def test_scanning_one_folder_twice_at_once_shows_everything_twice(tmp_path: Path
     assert sorted((a.name, a.size) for a, _ in pairs) == [(f"f{n}", n) for n in range(10)]
     assert {a.name for a, _ in pairs} == {b.name for _, b in pairs}
     disk.close(root)
+
+
+@pytest.mark.parametrize("size", [1, 5_000, 3 << 20])
+def test_a_view_holds_the_file_up_to_its_end_and_outlives_it(tmp_path: Path, size: int):
+    disk = OsDisk()
+    content = bytes(range(251)) * (size // 251 + 1)
+    (tmp_path / "file").write_bytes(content[:size])
+    folder = disk.open_root(tmp_path)
+    file = disk.open_file(folder, "file")
+    view, more = disk.view(file, size), disk.view(file, size + 10)
+    os.truncate(tmp_path / "file", 0)  # What was read stays: the file is not mapped.
+    disk.close(file)
+    disk.close(folder)
+    assert view == content[:size]
+    assert more == content[:size]
+    assert view.readonly

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _WIRE = struct.Struct("<qQQ")
 _MODULUS = 2**64
-_BLOCK = 1 << 17
-"""Updates that are summed at once, so that temporary arrays stay small."""
+_BLOCK = 1 << 15
+"""Updates that are summed at once, few enough that the temporaries stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,12 @@ def row_base(rows: pa.Table | pa.RecordBatch, field_ids: Sequence[int]) -> U64:
         return out
     keys = _field_keys(tuple(field_ids))
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    count = min(len(out), max(1024, BLOCK // len(field_ids)))
+    room: U64 = np.empty((2, len(field_ids) * count), dtype=np.uint64)
     at = 0
-    for batch in table.to_batches(max_chunksize=max(1024, BLOCK // len(field_ids))):
+    for batch in table.to_batches(max_chunksize=count):
         upto = at + batch.num_rows
-        _write_base([plain(column) for column in batch.columns], keys, out[at:upto])
+        _write_base([plain(column) for column in batch.columns], keys, out[at:upto], room)
         at = upto
     return out
 
@@ -70,20 +72,24 @@ def row_base(rows: pa.Table | pa.RecordBatch, field_ids: Sequence[int]) -> U64:
 def salted(base: U64, salt: int) -> U64:
     """The row hashes under one salt, from what `row_base` gave."""
     out: U64 = base + np.uint64(salt)
+    room: U64 = np.empty(min(len(out), BLOCK), dtype=np.uint64)
     for start in range(0, len(out), BLOCK):
-        mix(out[start : start + BLOCK])
+        block = out[start : start + BLOCK]
+        mix(block, room[: len(block)])
     return out
 
 
-def _write_base(columns: list[pa.Array], keys: U64, out: U64) -> None:
+def _write_base(columns: list[pa.Array], keys: U64, out: U64, room: U64) -> None:
     # All columns go through the two mixes together: for a small batch the cost of a call to
-    # numpy is what counts, not the arithmetic.
-    matrix: U64 = np.empty((len(columns), len(out)), dtype=np.uint64)
+    # numpy is what counts, not the arithmetic. For a large one it is fresh memory, so every
+    # batch works in the same room.
+    shape = (len(columns), len(out))
+    matrix, shifted = (each[: shape[0] * shape[1]].reshape(shape) for each in room)
     for column, line in zip(columns, matrix, strict=True):
         write_raw(column, line)
-    mix(matrix)
+    mix(matrix, shifted)
     matrix += keys
-    mix(matrix)
+    mix(matrix, shifted)
     for column, line in zip(columns, matrix, strict=True):
         nulls = null_mask(column)
         if nulls is not None:

@@ -59,13 +59,15 @@ CLASS_STRUCT = 0x2F73477D6A4563CA
 _MASK = 2**64 - 1
 _CANONICAL_NAN = 0x7FF8000000000000
 _DAY_MS = 86_400_000
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Values that are hashed at once: few enough that the temporaries stay in the cache."""
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _KEEP = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 """By the number of bytes left: which bits of a little-endian word belong to the value."""
+_ROUNDS = 4
+"""So many words of each value are hashed round by round; what is beyond, value by value."""
 
 
 def mix64(number: int) -> int:
@@ -96,9 +98,9 @@ def value_hashes(array: pa.Array | pa.ChunkedArray) -> U64:
     return out
 
 
-def mix(numbers: U64) -> None:
-    """`mix64` of every number, in place."""
-    shifted: U64 = numbers >> _S30
+def mix(numbers: U64, shifted: U64 | None = None) -> None:
+    """`mix64` of every number, in place; `shifted` is room for as many, if there is some."""
+    shifted = np.right_shift(numbers, _S30, out=shifted)
     numbers ^= shifted
     numbers *= _M1
     np.right_shift(numbers, _S27, out=shifted)
@@ -162,8 +164,12 @@ def _fixed(array: pa.Array, dtype: type[np.generic] | str) -> npt.NDArray[np.gen
 
 def _integers(dtype: type[np.generic], class_constant: int) -> Callable[[pa.Array, U64], None]:
     def write(array: pa.Array, out: U64) -> None:
-        np.copyto(out.view(np.int64), _fixed(array, dtype))
-        out += np.uint64(class_constant)
+        values = _fixed(array, dtype)
+        if values.dtype == np.int64:
+            np.add(values.view(np.uint64), np.uint64(class_constant), out=out)
+        else:
+            np.copyto(out.view(np.int64), values)
+            out += np.uint64(class_constant)
 
     return write
 
@@ -190,8 +196,8 @@ def _write_times(array: pa.Array, out: U64) -> None:
 def _write_floats(array: pa.Array, out: U64) -> None:
     floats = out.view(np.float64)
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
-        np.copyto(floats, _fixed(array, f"<f{array.type.bit_width // 8}"))
-        floats += 0.0  # turns -0.0 into +0.0 and nothing else
+        # Adding 0.0 turns -0.0 into +0.0 and nothing else.
+        np.add(_fixed(array, f"<f{array.type.bit_width // 8}"), 0.0, out=floats, dtype=np.float64)
     missing = np.isnan(floats)
     if missing.any():
         out[missing] = _CANONICAL_NAN
@@ -235,24 +241,66 @@ def _write_fixed_bytes(array: pa.Array, out: U64) -> None:
 
 def _write_words(content: pa.Buffer | None, bounds: I64, out: U64) -> None:
     starts, lengths = bounds[:-1], np.diff(bounds)
-    low, high = int(bounds[0]), int(bounds[-1])
     out[:] = lengths
-    if high == low or content is None:
+    if bounds[-1] == bounds[0] or content is None:
         return
+    words = _Words(content)
+    longest, shortest = int(lengths.max()), int(lengths.min())
+    # The first words of all values go together, one round for each: values are short, mostly.
+    for number in range(min(_ROUNDS, (longest + 7) // 8)):
+        done = 8 * number
+        if shortest > done:
+            out += words.terms(starts + done if done else starts, lengths - done, number)
+        else:
+            some = np.flatnonzero(lengths > done)
+            out[some] += words.terms(starts[some] + done, lengths[some] - done, number)
+    done = 8 * _ROUNDS
+    if longest > done:
+        some = np.flatnonzero(lengths > done)
+        out[some] += words.sums(starts[some] + done, lengths[some] - done, _ROUNDS)
 
-    def terms(owner: I64, index: I64) -> U64:
-        # A window is copied so that a word may be read across the end of the last value.
-        at = starts[owner] + 8 * index
-        left = np.minimum(lengths[owner] - 8 * index, 8)
-        first, last = int(at[0]), int(at[-1] + left[-1])
-        window = np.zeros(last - first + 8, dtype=np.uint8)
-        window[: last - first] = np.frombuffer(content, np.uint8, last - first, first)
-        words: U64 = np.ndarray((last - first + 1,), "<u8", window, strides=(1,))
-        found: U64 = words[at - first]
-        found &= _KEEP[left]
+
+class _Words:
+    """Little-endian words of 8 bytes out of a buffer, each from any byte on."""
+
+    def __init__(self, content: pa.Buffer) -> None:
+        if content.size < 8:
+            content = pa.py_buffer(content.to_pybytes().ljust(8, b"\0"))
+        self._last = content.size - 8
+        """From where the last whole word can be read."""
+        self._at: U64 = np.ndarray((self._last + 1,), "<u8", content, strides=(1,))
+
+    def terms(self, starts: I64, left: I64, number: int) -> U64:
+        """What the word at each start adds to the sum of its value, of which it is that word."""
+        found = self._read(starts, left)
+        found += np.uint64((number + 1) * WORD_STRIDE & _MASK)
+        mix(found)
         return found
 
-    _add_segments((lengths + 7) // 8, terms, WORD_STRIDE, out)
+    def sums(self, starts: I64, lengths: I64, number: int) -> U64:
+        """The same summed over all words of each value, the first of which is that word."""
+
+        def words(owner: I64, index: I64) -> U64:
+            found = self._read(starts[owner] + 8 * index, lengths[owner] - 8 * index)
+            found += np.uint64(number * WORD_STRIDE & _MASK)
+            return found
+
+        found: U64 = np.zeros(len(starts), dtype=np.uint64)
+        _add_segments((lengths + 7) // 8, words, WORD_STRIDE, found)
+        return found
+
+    def _read(self, starts: I64, left: I64) -> U64:
+        """The words at these starts, of which only what is left of each value counts."""
+        if int(starts[-1]) > self._last:
+            # It would reach across the end of the buffer: what lies before its start is read
+            # with it and shifted out. Starts ascend.
+            reachable = np.minimum(starts, self._last)
+            found: U64 = self._at[reachable]
+            found >>= ((starts - reachable) * 8).view(np.uint64)
+        else:
+            found = self._at[starts]
+        found &= _KEEP[np.minimum(left, 8)]
+        return found
 
 
 def _write_lists(array: pa.Array, out: U64) -> None:

@@ -174,7 +174,7 @@ def encode_chunk(table: PartTable, *, shard: str, key: str) -> EncodedChunk:
     return EncodedChunk(chunk, listing, stats)
 
 
-def decode_chunk(listing: bytes, chunk: Chunk, *, shard: str) -> PartTable:
+def decode_chunk(listing: bytes | memoryview, chunk: Chunk, *, shard: str) -> PartTable:
     """The parts of a chunk, without statistics."""
     what = f"part list {chunk.key} of shard {shard}"
     if len(listing) != chunk.size or checksum(listing) != chunk.checksum:
@@ -190,7 +190,9 @@ def decode_chunk(listing: bytes, chunk: Chunk, *, shard: str) -> PartTable:
     return PartTable(columns)
 
 
-def add_stats(table: PartTable, stats: bytes | None, chunk: Chunk, *, shard: str) -> PartTable:
+def add_stats(
+    table: PartTable, stats: bytes | memoryview | None, chunk: Chunk, *, shard: str
+) -> PartTable:
     """The same parts with their statistics, or as they are if those can't be read."""
     if not stats or not chunk.stats_key:
         return table

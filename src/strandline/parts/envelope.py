@@ -34,7 +34,9 @@ def seal(kind: str, owner: str, at: str, body: bytes) -> bytes:
     return _MAGIC + FORMAT.to_bytes(2, "big") + _hash(rest, FORMAT) + rest
 
 
-def unseal(data: bytes, *, kind: str, owner: str | None, at: str, what: str) -> tuple[str, bytes]:
+def unseal(
+    data: bytes | memoryview, *, kind: str, owner: str | None, at: str, what: str
+) -> tuple[str, bytes]:
     """Return (owner, body), or say what is wrong with `what`. `owner=None` takes any."""
     if len(data) < _HEAD or data[:4] != _MAGIC:
         raise CorruptionError(f"{what} is damaged: it does not start as a Strandline object")

@@ -94,7 +94,7 @@ class PartIndex:
         return found
 
 
-def tail_length(tail: bytes, part: Part, owner: Owner) -> int:
+def tail_length(tail: bytes | memoryview, part: Part, owner: Owner) -> int:
     """How many bytes of the end of a part its footer takes, by its last few."""
     length = int.from_bytes(tail[-_FRAME:-4], "little") + _FRAME
     if len(tail) < _FRAME or length > part.size:
@@ -102,7 +102,7 @@ def tail_length(tail: bytes, part: Part, owner: Owner) -> int:
     return length
 
 
-def read_index(tail: bytes, part: Part, owner: Owner) -> PartIndex:
+def read_index(tail: bytes | memoryview, part: Part, owner: Owner) -> PartIndex:
     """The index of a part, from its last bytes: at least the `tail_length` of them."""
     if len(tail) < tail_length(tail, part, owner):
         raise corrupt(part, owner, "its footer was cut off")
@@ -122,7 +122,12 @@ def read_index(tail: bytes, part: Part, owner: Owner) -> PartIndex:
 
 
 def decode_group(
-    index: PartIndex, group: int, content: bytes, part: Part, schema: Schema, owner: Owner
+    index: PartIndex,
+    group: int,
+    content: bytes | memoryview,
+    part: Part,
+    schema: Schema,
+    owner: Owner,
 ) -> pa.Table:
     """The updates of one row group as rows of today's schema, as `decode_part` gives them.
 
@@ -150,7 +155,7 @@ def decode_group(
     return table
 
 
-def check_groups(encoded: bytes, part: Part, schema: Schema, owner: Owner) -> None:
+def check_groups(encoded: bytes | memoryview, part: Part, schema: Schema, owner: Owner) -> None:
     """Make sure that whoever reads a part by its groups finds what one who reads it whole does."""
     index = read_index(encoded, part, owner)
     for group in range(len(index)):

@@ -127,14 +127,14 @@ def _hex(numbers: Sequence[int]) -> str:
     return "".join(f"{number:016x}" for number in numbers)
 
 
-def footer_of(encoded: bytes) -> memoryview:
+def footer_of(encoded: bytes | memoryview) -> memoryview:
     """The footer of a part with its length and the magic bytes at the end, if it is whole."""
     length = int.from_bytes(encoded[-8:-4], "little") + 8
     return memoryview(encoded)[max(0, len(encoded) - length) :]
 
 
 def decode_part(
-    encoded: bytes,
+    encoded: bytes | memoryview,
     part: Part,
     schema: Schema,
     *,
@@ -179,7 +179,7 @@ def with_constants(table: pa.Table, part: Part) -> pa.Table:
     return table
 
 
-def _check_bytes(encoded: bytes, part: Part, owner: Owner) -> None:
+def _check_bytes(encoded: bytes | memoryview, part: Part, owner: Owner) -> None:
     if len(encoded) != part.size:
         raise corrupt(part, owner, f"{len(encoded)} bytes instead of {part.size}")
     if checksum(encoded) != part.checksum:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from strandline.reading.descriptor import PartDescriptor
 
 
-def extract(wanted: PartDescriptor, encoded: bytes) -> pa.Table:
+def extract(wanted: PartDescriptor, encoded: bytes | memoryview) -> pa.Table:
     """The rows of a piece, decoded, cut to the times, the filter and the columns asked for.
 
     `encoded` is the part's object; inline rows come with the descriptor.
@@ -48,7 +48,7 @@ def cut(wanted: PartDescriptor, updates: pa.Table) -> pa.Table:
     return found if found.column_names == kept else found.select(kept)
 
 
-def extract_updates(wanted: PartDescriptor, encoded: bytes) -> pa.Table:
+def extract_updates(wanted: PartDescriptor, encoded: bytes | memoryview) -> pa.Table:
     """The same with `_time` and `_diff` in any case."""
     return stamped(wanted, extract(wanted, encoded))
 
@@ -70,7 +70,7 @@ def is_clean(wanted: PartDescriptor) -> bool:
     return isinstance(wanted.piece, Part) and wanted.piece.base
 
 
-def _decoded(wanted: PartDescriptor, encoded: bytes) -> pa.Table:
+def _decoded(wanted: PartDescriptor, encoded: bytes | memoryview) -> pa.Table:
     columns = None
     if wanted.columns is not None:
         columns = tuple(dict.fromkeys((*wanted.columns, *wanted.filter.columns)))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.model.tasks import Task
     from strandline.reading.descriptor import PartDescriptor
     from strandline.shard.env import Env
-    from strandline.store.blob import Blob
+    from strandline.store.blob import Blob, Content
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def fetch_part(blob: Blob, descriptor: PartDescriptor) -> pa.Table:
     return extract_updates(descriptor, read_object(blob, descriptor))
 
 
-def read_object(blob: Blob, descriptor: PartDescriptor) -> bytes:
+def read_object(blob: Blob, descriptor: PartDescriptor) -> Content:
     """The object of a part; nothing for inline rows, which the descriptor carries."""
     piece = descriptor.piece
     if not isinstance(piece, Part):

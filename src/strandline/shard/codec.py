@@ -110,7 +110,7 @@ def encode_manifest(state: State) -> bytes:
     return seal("manifest", state.name, str(state.seqno), _encoder.encode(whole))
 
 
-def decode_manifest(name: str, seqno: SeqNo, data: bytes, key: str) -> State:
+def decode_manifest(name: str, seqno: SeqNo, data: bytes | memoryview, key: str) -> State:
     what = f"manifest {key} of shard {name}"
     _, body = unseal(data, kind="manifest", owner=name, at=str(seqno), what=what)
     whole = decoded(_whole_decoder, body, what)

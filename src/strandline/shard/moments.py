@@ -43,7 +43,9 @@ def encode_moments(moments: Sequence[Moment], *, shard: str, key: str) -> tuple[
     return chunk, encoded
 
 
-def decode_moments(encoded: bytes, chunk: MomentChunk, *, shard: str) -> tuple[Moment, ...]:
+def decode_moments(
+    encoded: bytes | memoryview, chunk: MomentChunk, *, shard: str
+) -> tuple[Moment, ...]:
     what = f"list of times {chunk.key} of shard {shard}"
     if len(encoded) != chunk.size or checksum(encoded) != chunk.checksum:
         raise CorruptionError(f"{what} is damaged: its size or checksum does not match")

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from strandline.parts.parquet import Owner
     from strandline.parts.part import Part
     from strandline.spark.cache import BlockCache
-    from strandline.store.blob import Blob
+    from strandline.store.blob import Blob, Content
 
+_Read = TypeVar("_Read", bound="bytes | memoryview")
 PLACE_COLUMN = "_place"
 SMALL = 1024 * 1024
 """A part of up to this size is read at once: a second read would cost more than its bytes."""
@@ -240,12 +241,13 @@ class Blocks:
     # The store.
 
     def _range(self, asked: _Asked, start: int, length: int) -> bytes:
-        return self._counted(asked, self._blob.get_range(asked.part.key, start, length))
+        found = self._blob.get_range(asked.part.key, start, length)
+        return self._counted(asked, found)
 
-    def _object(self, asked: _Asked) -> bytes:
+    def _object(self, asked: _Asked) -> Content:
         return self._counted(asked, self._blob.get(asked.part.key))
 
-    def _counted(self, asked: _Asked, read: bytes | None) -> bytes:
+    def _counted(self, asked: _Asked, read: _Read | None) -> _Read:
         if read is None:
             raise CorruptionError(f"shard {asked.owner.shard}: part {asked.part.key} is missing")
         self.counts["reads"] += 1

@@ -174,7 +174,7 @@ def encode_ground(ground: Ground, key: str) -> bytes:
     return seal("ground", ground.shard_id, key, _encoder.encode(ground))
 
 
-def decode_ground(encoded: bytes, key: str) -> Ground:
+def decode_ground(encoded: bytes | memoryview, key: str) -> Ground:
     what = f"the ground {key} of a task"
     owner, body = unseal(encoded, kind="ground", owner=None, at=key, what=what)
     return decoded(_grounds, body, f"{what} of shard {owner}")

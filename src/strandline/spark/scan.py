@@ -1,6 +1,7 @@
 """A table as a DataFrame: Spark's own Parquet scan, corrected by what the tail says.
 
-    snapshot = scan of what only inserts, without the rows of touched keys   (anti join, broadcast)
+    snapshot = scan of parts that only insert and hold no touched key        (nothing else read)
+             + scan of those that may, without the rows of touched keys      (anti join, broadcast)
              + rows of touched keys, looked up when the DataFrame runs       (range tasks)
              + what the tail inserts for other keys                          (few rows, from here)
 
@@ -148,12 +149,15 @@ class Scan:
         if laid.places is not None:
             others[find(laid.updates, laid.places, touched)] = False
         rest = laid.updates.filter(pa.array(others))
-        scanned = self._scanned(divided)
+        near, far = divided.split(touched.places)
+        scanned, others_scanned = self._scanned(near), self._scanned(far)
         if scanned is not None:
             keys = self._few(touched.values.select(list(schema.key)))
             scanned = scanned.join(broadcast(keys), list(schema.key), "left_anti").select(
                 *(col(f"`{name}`") for name in self._names())
             )
+        if others_scanned is not None:
+            scanned = others_scanned if scanned is None else scanned.unionAll(others_scanned)
         return self._joined(scanned, rest).unionAll(self._looked_up(touched))
 
     def _looked_up(self, touched: Keys) -> DataFrame:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as is_
 
@@ -26,6 +27,7 @@ from strandline.spark.source_plan import Way, Work, only_inserts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from strandline.model.valuehash import U64
     from strandline.reading.descriptor import PartDescriptor
 
 TAIL_BYTES = 32 * 1024 * 1024
@@ -65,6 +67,14 @@ class Divided:
         rows = sum(each.piece.rows for each in self.tail)
         return size <= TAIL_BYTES and rows <= TAIL_ROWS
 
+    def split(self, places: U64) -> tuple[Divided, Divided]:
+        """Those that may hold something at these places, which ascend, and those that can't."""
+        near: list[PartDescriptor] = []
+        far: list[PartDescriptor] = []
+        for each in self.scanned:
+            (near if _holds(each, places) else far).append(each)
+        return Divided(tuple(near), self.tail), Divided(tuple(far), ())
+
     def scans(self) -> list[tuple[bool, list[str]]]:
         """The keys of the objects to scan; `True` with those of which later times are left out."""
         whole = [each for each in self.scanned if each.whole]
@@ -97,6 +107,13 @@ def scans_natively(kind: pa.DataType) -> bool:
     if is_.is_map(kind):
         return scans_natively(kind.key_type) and scans_natively(kind.item_type)
     return bool(is_.is_list(kind) and scans_natively(kind.value_type))
+
+
+def _holds(each: PartDescriptor, places: U64) -> bool:
+    if not isinstance(each.piece, Part):
+        return True
+    first = int(np.searchsorted(places, np.uint64(each.piece.place_lo), side="left"))
+    return first < len(places) and int(places[first]) <= each.piece.place_hi
 
 
 def _keys(parts: Sequence[PartDescriptor]) -> list[str]:

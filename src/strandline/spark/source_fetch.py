@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from strandline.parts.index import PartIndex
     from strandline.reading.descriptor import PartDescriptor
     from strandline.spark.source_rows import Fetch
-    from strandline.store.blob import Blob
+    from strandline.store.blob import Blob, Content
 
 
 def fetch_held(blob: Blob, lease_ms: int) -> Fetch:
@@ -75,7 +75,7 @@ def _fetched(
     if not isinstance(part, Part):
         return extract(wanted, b"")
 
-    def there(found: bytes | None) -> bytes:
+    def there(found: Content | None) -> Content:
         if found is None:
             raise missing(wanted)
         return found
@@ -107,7 +107,7 @@ def groups_between(index: PartIndex, lo: int, hi: int) -> tuple[int, int]:
 
 
 def _decoded(
-    index: PartIndex, groups: range, content: bytes, wanted: PartDescriptor, part: Part
+    index: PartIndex, groups: range, content: Content, wanted: PartDescriptor, part: Part
 ) -> pa.Table:
     owner = Owner(wanted.shard_id, part.key)
     start = int(index.starts[groups[0]])

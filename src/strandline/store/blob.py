@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Content: TypeAlias = bytes | memoryview
+"""A whole object; a large one may come as a view that can't be written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Blob(Protocol):
     `strandline.testing.check_blob` checks what a caller can observe.
     """
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> Content | None:
         """Return the whole object, or `None` if there is none."""
         ...
 

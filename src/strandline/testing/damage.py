@@ -52,7 +52,7 @@ class DamagedBlob:
 
     def swap(self, one: str, other: str) -> None:
         """Show each of two objects in the other's place."""
-        first, second = self._inner.get(one), self._inner.get(other)
+        first, second = self._whole(one), self._whole(other)
         self._damage[valid_key(one)] = lambda _value: second
         self._damage[valid_key(other)] = lambda _value: first
 
@@ -62,9 +62,13 @@ class DamagedBlob:
     # The port.
 
     def get(self, key: str) -> bytes | None:
-        value = self._inner.get(key)
+        value = self._whole(key)
         damage = self._damage.get(key)
         return value if value is None or damage is None else damage(value)
+
+    def _whole(self, key: str) -> bytes | None:
+        found = self._inner.get(key)
+        return None if found is None else bytes(found)
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
         if key not in self._damage:

@@ -100,6 +100,9 @@ class ForgetfulDisk:
         self._step("read")
         return self._file(file).content[start : start + length]
 
+    def view(self, file: int, length: int) -> memoryview:
+        return memoryview(self.read(file, 0, length))
+
     def sync(self, descriptor: int) -> None:
         opened = self._open.get(descriptor)
         self._step("sync file" if isinstance(opened, _File) else "sync folder")

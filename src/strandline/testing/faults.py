@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from strandline.model.ids import SeqNo
-    from strandline.store.blob import Blob, BlobEntry
+    from strandline.store.blob import Blob, BlobEntry, Content
     from strandline.store.consensus import CasResult, Consensus, Versioned
 
 _Answer = TypeVar("_Answer")
@@ -240,7 +240,7 @@ class FaultyBlob(_Faulty):
         super().__init__(plan, world, crash)
         self._inner = inner
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> Content | None:
         return self._call("blob.get", key, lambda: self._inner.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:

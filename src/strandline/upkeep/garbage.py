@@ -129,7 +129,7 @@ def truncate_before(state: State) -> SeqNo | None:
     return None if state.manifest is None else SeqNo(state.manifest.seqno)
 
 
-def listed_parts(key: str, listing: bytes) -> list[str]:
+def listed_parts(key: str, listing: bytes | memoryview) -> list[str]:
     """The keys of the parts that a chunk lists, of which nothing but its key is known."""
     what = f"part list {key}"
     _, body = unseal(listing, kind="parts", owner=None, at=key, what=what)
