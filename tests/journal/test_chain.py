@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from strandline.errors import CorruptionError, JournalError, NewerFormatError
 from strandline.journal import record as r
@@ -215,6 +217,33 @@ def test_fields_that_a_newer_version_added_are_passed_over():
     body = msgspec.msgpack.encode(["SEAL", 5, "new"])
     found = Link(5, b"", b"", body)
     assert records_of("shop", msgspec.structs.replace(entry_of(1), links=(found,))) == [r.Seal(5)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(FILES) - 1), st.data())
+def test_x10_bytes_that_somebody_made_up_are_refused_and_nothing_else_happens(number, data):
+    body = bytearray(msgspec.msgpack.encode(entry_of(number)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    forged = seal("journal", "shop", f"v{number}", bytes(body))
+    with suppress(CorruptionError):
+        entry = entry_of(number, forged)
+        check_links("shop", entry, entry.first - 1, entry.links[0].prev)
+        records_of("shop", entry)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_x10_any_value_in_the_place_of_an_entry_or_a_record_is_refused(value):
+    packed = msgspec.msgpack.encode(value)
+    with pytest.raises(CorruptionError, match="pipeline shop"):
+        entry_of(3, seal("journal", "shop", "v3", packed))
+    with pytest.raises(CorruptionError, match="record #5 of pipeline shop"):
+        records_of("shop", msgspec.structs.replace(entry_of(1), links=(Link(5, b"", b"", packed),)))
 
 
 def test_an_entry_without_records_is_refused():

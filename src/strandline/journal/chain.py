@@ -13,7 +13,7 @@ pipeline is committed.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 
@@ -29,12 +29,13 @@ ORIGIN = bytes(16)
 """The hash before the first record."""
 
 _KIND = "journal"
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
     """One record in its place."""
 
-    lsn: int
+    lsn: _Natural
     prev: bytes
     hash: bytes
     body: bytes
@@ -46,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     form: int
     token: str
     """Tells the writer whose answer got lost that this entry is its own."""
-    committed: int
+    committed: _Natural
     """The first time that is not committed, after this entry."""
     instant_ms: int
     """When the last committed time was."""
