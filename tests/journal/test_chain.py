@@ -21,7 +21,9 @@ from strandline.journal.chain import (
     decode_entry,
     encode_entry,
     link,
+    pack_links,
     records_of,
+    with_links,
 )
 from strandline.journal.staging import decode_snapshot, snapshot_bytes
 from strandline.journal.standing import Standing, advance_all, settle
@@ -213,6 +215,19 @@ def test_what_makes_no_sense_is_refused_by_name():
         records_of("shop", msgspec.structs.replace(entry_of(1), links=(broken,)))
 
 
+def test_a_large_entry_refers_to_its_records_and_says_all_else_itself():
+    data = (GOLDEN / "journal1" / "large.bin").read_bytes()
+    slim, whole = entry_of(8, data), entry_of(8)
+    assert slim.links == ()
+    assert (slim.spilled.key, slim.committed) == ("journal/shop/" + "a" * 32, whole.committed)
+    assert encode_entry("shop", SeqNo(8), slim) == data
+    found = with_links("shop", SeqNo(8), slim, pack_links(whole))
+    assert found.links == whole.links
+    for packed in (b"\x90", b"\xc1", b"", b"\x91\x01"):
+        with pytest.raises(CorruptionError, match="entry v8 of the journal of pipeline shop"):
+            with_links("shop", SeqNo(8), slim, packed)
+
+
 def test_fields_that_a_newer_version_added_are_passed_over():
     body = msgspec.msgpack.encode(["SEAL", 5, "new"])
     found = Link(5, b"", b"", body)
@@ -247,6 +262,6 @@ def test_x10_any_value_in_the_place_of_an_entry_or_a_record_is_refused(value):
 
 
 def test_an_entry_without_records_is_refused():
-    empty = seal("journal", "shop", "v0", msgspec.msgpack.encode([1, "t", 0, 0, 1, []]))
+    empty = seal("journal", "shop", "v0", msgspec.msgpack.encode([1, "t", 0, 0, 1, [], None]))
     with pytest.raises(JournalError, match="has no record"):
         entry_of(0, empty)
