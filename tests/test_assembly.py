@@ -12,6 +12,8 @@ import pytest
 
 import strandline
 from strandline.assembly import open_store
+from strandline.journal.timeline import JournalTimeline
+from strandline.shard.timeline import PlainTimeline
 
 COLUMNS = pa.schema([("id", pa.int64())])
 
@@ -33,6 +35,12 @@ def test_memory_works_without_a_disk() -> None:
         with shard.writer() as writer:
             writer.append([{"id": 7}])
         assert shard.snapshot().to_pandas()["id"].tolist() == [7]
+
+
+def test_a_pipelines_timeline_is_its_journal() -> None:
+    with strandline.open("memory://") as store:
+        assert isinstance(store.env.timelines("pipeline.shop"), JournalTimeline)
+        assert isinstance(store.env.timelines("shop"), PlainTimeline)
 
 
 def test_reading_verbs_never_create(tmp_path: Path) -> None:

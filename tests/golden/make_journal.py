@@ -83,7 +83,7 @@ def entries() -> list[tuple[Standing, Entry]]:
         links = link(records, standing.lsn, standing.digest)
         after = advance_all(standing, records)
         token = f"{number:032x}"
-        entry = Entry(r.FORM, token, after.next_t, after.committed_ms, after.epoch, links)
+        entry = Entry(r.FORM, token, after.next_t, after.committed_ms, after.epoch, links, None)
         standing = settle(after, number, entry.digest)
         found.append((standing, entry))
     return found
@@ -118,6 +118,8 @@ def main() -> None:
         _, entry = entries()[number]
         made = encode_entry(PIPELINE, SeqNo(number), shortened(entry, drop))
         (LACKING / f"entry-{number:02}-{field}.bin").write_bytes(made)
+    slim = msgspec.structs.replace(entries()[8][1], links=(), spilled=REF)
+    (HERE / "large.bin").write_bytes(encode_entry(PIPELINE, SeqNo(8), slim))
     before = entries()[5][0]
     (HERE / "snapshot.bin").write_bytes(snapshot_bytes(before))
     (HERE / "facts.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from strandline.errors import CorruptionError, JournalError, NewerFormatError
 from strandline.journal import record as r
@@ -19,7 +21,9 @@ from strandline.journal.chain import (
     decode_entry,
     encode_entry,
     link,
+    pack_links,
     records_of,
+    with_links,
 )
 from strandline.journal.staging import decode_snapshot, snapshot_bytes
 from strandline.journal.standing import Standing, advance_all, settle
@@ -211,13 +215,53 @@ def test_what_makes_no_sense_is_refused_by_name():
         records_of("shop", msgspec.structs.replace(entry_of(1), links=(broken,)))
 
 
+def test_a_large_entry_refers_to_its_records_and_says_all_else_itself():
+    data = (GOLDEN / "journal1" / "large.bin").read_bytes()
+    slim, whole = entry_of(8, data), entry_of(8)
+    assert slim.links == ()
+    assert (slim.spilled.key, slim.committed) == ("journal/shop/" + "a" * 32, whole.committed)
+    assert encode_entry("shop", SeqNo(8), slim) == data
+    found = with_links("shop", SeqNo(8), slim, pack_links(whole))
+    assert found.links == whole.links
+    for packed in (b"\x90", b"\xc1", b"", b"\x91\x01"):
+        with pytest.raises(CorruptionError, match="entry v8 of the journal of pipeline shop"):
+            with_links("shop", SeqNo(8), slim, packed)
+
+
 def test_fields_that_a_newer_version_added_are_passed_over():
     body = msgspec.msgpack.encode(["SEAL", 5, "new"])
     found = Link(5, b"", b"", body)
     assert records_of("shop", msgspec.structs.replace(entry_of(1), links=(found,))) == [r.Seal(5)]
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(FILES) - 1), st.data())
+def test_x10_bytes_that_somebody_made_up_are_refused_and_nothing_else_happens(number, data):
+    body = bytearray(msgspec.msgpack.encode(entry_of(number)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    forged = seal("journal", "shop", f"v{number}", bytes(body))
+    with suppress(CorruptionError):
+        entry = entry_of(number, forged)
+        check_links("shop", entry, entry.first - 1, entry.links[0].prev)
+        records_of("shop", entry)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_x10_any_value_in_the_place_of_an_entry_or_a_record_is_refused(value):
+    packed = msgspec.msgpack.encode(value)
+    with pytest.raises(CorruptionError, match="pipeline shop"):
+        entry_of(3, seal("journal", "shop", "v3", packed))
+    with pytest.raises(CorruptionError, match="record #5 of pipeline shop"):
+        records_of("shop", msgspec.structs.replace(entry_of(1), links=(Link(5, b"", b"", packed),)))
+
+
 def test_an_entry_without_records_is_refused():
-    empty = seal("journal", "shop", "v0", msgspec.msgpack.encode([1, "t", 0, 0, 1, []]))
+    empty = seal("journal", "shop", "v0", msgspec.msgpack.encode([1, "t", 0, 0, 1, [], None]))
     with pytest.raises(JournalError, match="has no record"):
         entry_of(0, empty)

@@ -389,3 +389,72 @@ def test_a_long_journal_is_loaded_in_pages(lab: Lab) -> None:
     env.consensus.scan = lambda *call: pages.append(call) or inner(*call)
     assert Journal(env, "shop").refresh() == standing
     assert len(pages) == 13
+
+
+# Entries that are too large for a record.
+
+
+def large(standing: Standing) -> list[r.Record]:
+    """A transaction that takes very many files at once."""
+    records = sealing(standing)
+    files = {f"2026/part-{standing.next_t}-{number:05}.json": (0, 100) for number in range(3_000)}
+    return [records[0], msgspec.structs.replace(records[1], taken=files), records[2]]
+
+
+def transacted_large(journal: Journal) -> Standing:
+    standing = journal.refresh()
+    sealed = won(journal.propose(standing, large(standing)))
+    return won(journal.propose(sealed, [committing(sealed)]))
+
+
+def test_a_large_entry_keeps_its_records_in_an_object(lab: Lab) -> None:
+    journal = Journal(lab.env(), "shop")
+    founded(journal)
+    standing = transacted_large(journal)
+    assert max(len(v.data) for v in lab.consensus.scan(KEY, SeqNo(0), 99)) < 1_000
+    assert Journal(lab.env(), "shop").refresh() == standing
+    assert len(standing.positions["orders.kafka"]) == 3_000
+    assert [r.kind_of(record) for _, record in journal.records(4)][:3] == ["BEGIN", "INPUT", "SEAL"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda blob, key: blob.flip_bit(key, 7_777), "is damaged"),
+        (lambda blob, key: blob.cut(key, 100), "is damaged"),
+        (lambda blob, key: blob.lose(key), "is missing"),
+    ],
+)
+def test_s84_damage_of_such_an_object_is_damage_of_the_journal(lab: Lab, harm, message) -> None:
+    journal = Journal(lab.env(), "shop")
+    founded(journal)
+    transacted_large(journal)
+    env = lab.env()
+    object.__setattr__(env, "blob", DamagedBlob(env.blob))
+    (key,) = (entry.key for entry in lab.blob.list("journal/shop/"))
+    assert key.startswith("journal/shop/4-")
+    harm(env.blob, key)
+    with pytest.raises(CorruptionError, match=f"{key} of pipeline shop {message}"):
+        Journal(env, "shop").refresh()
+
+
+def test_large_entries_go_with_the_cut_and_those_that_lost_too(lab: Lab) -> None:
+    journal, other = Journal(lab.env(), "shop"), Journal(lab.env(), "shop")
+    old = founded(journal)
+    transacted_large(journal)
+    assert isinstance(other.propose(old, large(old)), Lost)
+    assert len(list(lab.blob.list("journal/shop/"))) == 2
+    for _ in range(2):
+        won(Checkpoints(journal).publish(journal.refresh()))
+    cut = Checkpoints(journal).cut()
+    assert cut.released == 2
+    assert Journal(lab.env(), "shop").refresh() == journal.refresh()
+
+
+def test_a_large_entry_of_unknown_fate_counts_once(lab: Lab) -> None:
+    journal, world = faulty(lab, FaultKind.LOST_REPLY, 1)
+    founded(journal)
+    standing = transacted_large(journal)
+    world.settle()
+    assert Journal(lab.env(), "shop").refresh() == standing
+    assert standing.next_t == 1

@@ -25,7 +25,7 @@ def journal_of(*records):
     """One entry after the founding, whose head says what the records should add up to."""
     first = link(founding(), -1, bytes(16))
     second = link(records, len(first) - 1, first[-1].hash)
-    entries = (Entry(1, "t", 0, 0, 1, first), Entry(1, "t", 1, 20, 1, second))
+    entries = (Entry(1, "t", 0, 0, 1, first, None), Entry(1, "t", 1, 20, 1, second, None))
     return [
         Versioned(SeqNo(number), encode_entry("shop", SeqNo(number), entry))
         for number, entry in enumerate(entries)

@@ -13,12 +13,12 @@ pipeline is committed.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 
 from strandline.errors import CorruptionError, JournalError, NewerFormatError, invariant
-from strandline.journal.record import FORM, KINDS, RECORDS, Record, lsn_text
+from strandline.journal.record import FORM, KINDS, RECORDS, Record, StagedRef, lsn_text
 from strandline.model.ids import SeqNo, printable
 from strandline.parts.envelope import decoded, seal, unseal
 
@@ -29,12 +29,13 @@ ORIGIN = bytes(16)
 """The hash before the first record."""
 
 _KIND = "journal"
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
     """One record in its place."""
 
-    lsn: int
+    lsn: _Natural
     prev: bytes
     hash: bytes
     body: bytes
@@ -46,12 +47,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     form: int
     token: str
     """Tells the writer whose answer got lost that this entry is its own."""
-    committed: int
+    committed: _Natural
     """The first time that is not committed, after this entry."""
     instant_ms: int
     """When the last committed time was."""
     epoch: int
     links: tuple[Link, ...]
+    """Empty where they lie in an object of their own, and were not fetched."""
+    spilled: StagedRef | None
+    """That object: `pack_links`."""
 
     @property
     def first(self) -> int:
@@ -71,6 +75,7 @@ class _Form(msgspec.Struct, array_like=True):
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
+_links_decoder = msgspec.msgpack.Decoder(tuple[Link, ...])
 _form_decoder = msgspec.msgpack.Decoder(_Form)
 _required = {
     kind: tuple(field.name for field in msgspec.structs.fields(each) if field.required)
@@ -97,8 +102,22 @@ def link(records: Iterable[Record], lsn: int, prev: bytes) -> tuple[Link, ...]:
     return tuple(links)
 
 
+def pack_links(entry: Entry) -> bytes:
+    """The records of an entry that is too large, as they are staged."""
+    return _encoder.encode(entry.links)
+
+
+def with_links(pipeline: str, seqno: SeqNo, entry: Entry, packed: bytes) -> Entry:
+    """An entry with its records, which were staged."""
+    what = _entry_text(pipeline, seqno, None)
+    links = decoded(_links_decoder, packed, what)
+    if not links:
+        raise JournalError(f"{what} has no record")
+    return msgspec.structs.replace(entry, links=links)
+
+
 def encode_entry(pipeline: str, seqno: SeqNo, entry: Entry) -> bytes:
-    invariant(entry.links, "an entry has a record")
+    invariant(entry.links or entry.spilled, "an entry has a record")
     return seal(_KIND, pipeline, str(seqno), _encoder.encode(entry))
 
 
@@ -113,7 +132,7 @@ def decode_entry(pipeline: str, seqno: SeqNo, data: bytes, after: int | None = N
         _check_form(decoded(_form_decoder, body, what).form, what)
         entry = decoded(_entry_decoder, body, what)
     _check_form(entry.form, what)
-    if not entry.links:
+    if not entry.links and entry.spilled is None:
         raise JournalError(f"{what} has no record")
     return entry
 

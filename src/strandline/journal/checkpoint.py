@@ -8,7 +8,7 @@ The order in which things happen; every crash point is safe (S85):
                  read back and intact, or no cut
     4  release   staged input below the oldest kept   crash: released again by the next cut
     5  cut       the journal, below the oldest kept   crash: the next cut goes on
-    6  sweep     snapshots below what is left         crash: swept by the next cut
+    6  sweep     snapshots, large entries, below it   crash: swept by the next cut
 
 Staged input goes before the records that refer to it: after a crash in between, the records are
 still there to tell the next cut what to release. Sources may forget what is before the newest
@@ -28,7 +28,7 @@ from strandline.errors import (
     invariant,
 )
 from strandline.journal.record import Amend, Begin, Checkpoint, Input, Program, Promote, Record
-from strandline.journal.staging import load_snapshot, put_snapshot, snapshots
+from strandline.journal.staging import load_snapshot, numbered, put_snapshot
 from strandline.journal.standing import KEPT, Standing, advance
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Checkpoints:
         return sum(self._delete(key) for key in staged_keys(record))
 
     def _sweep(self, first: int) -> int:
-        found = snapshots(self._env, self._journal.pipeline)
+        found = numbered(self._env, self._journal.pipeline)
         return sum(self._delete(key) for key, lsn in sorted(found.items()) if lsn < first)
 
     def _delete(self, key: str) -> int:

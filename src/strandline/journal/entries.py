@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.errors import ConflictError, JournalError
-from strandline.journal.chain import Entry, decode_entry, journal_key
+from strandline.errors import ConflictError, CorruptionError, JournalError
+from strandline.journal.chain import Entry, decode_entry, journal_key, with_links
+from strandline.journal.staging import fetch
 from strandline.model.ids import SeqNo, valid_name
 from strandline.model.timeline import PIPELINE
 from strandline.store.consensus import CasResult, Versioned
@@ -38,9 +39,14 @@ class Entries:
         self._key = journal_key(self.pipeline)
 
     def head(self) -> Placed | None:
-        """The newest entry, in one read; `None` before the first."""
-        found = self.env.patient(lambda: self.env.consensus.head(self._key))
+        """The newest entry; `None` before the first."""
+        found = self._head()
         return None if found is None else self._decode(found)
+
+    def newest(self) -> Entry | None:
+        """The newest entry in one read, perhaps without its records; `None` before the first."""
+        found = self._head()
+        return None if found is None else decode_entry(self.pipeline, found.seqno, found.data)
 
     def at(self, seqno: SeqNo) -> Placed | None:
         """The first entry from `seqno` on that was not cut, if there is one."""
@@ -63,7 +69,7 @@ class Entries:
             page = self._page(start, limit)
             for version in page:
                 self._check_next(expected, version.seqno, after)
-                entry = decode_entry(self.pipeline, version.seqno, version.data, after)
+                entry = self._decode(version, after)[1]
                 yield version.seqno, entry
                 expected, after = version.seqno.next(), entry.links[-1].lsn
             if len(page) < limit:
@@ -97,8 +103,29 @@ class Entries:
     def _page(self, start: SeqNo, limit: int) -> Sequence[Versioned]:
         return self.env.patient(lambda: self.env.consensus.scan(self._key, start, limit))
 
-    def _decode(self, version: Versioned) -> Placed:
-        return version.seqno, decode_entry(self.pipeline, version.seqno, version.data)
+    def _head(self) -> Versioned | None:
+        return self.env.patient(lambda: self.env.consensus.head(self._key))
+
+    def _decode(self, version: Versioned, after: int | None = None) -> Placed:
+        seqno = version.seqno
+        entry = decode_entry(self.pipeline, seqno, version.data, after)
+        if entry.spilled is None:
+            return seqno, entry
+        try:
+            packed = fetch(self.env, self.pipeline, entry.spilled)
+        except CorruptionError:
+            self._check_there(seqno)
+            raise
+        return seqno, with_links(self.pipeline, seqno, entry, packed)
+
+    def _check_there(self, seqno: SeqNo) -> None:
+        """The records of an entry that was cut meanwhile went with it, and are not damaged."""
+        left = self._page(_FIRST, 1)
+        if left and left[0].seqno > seqno:
+            raise ConflictError(
+                f"the journal of pipeline {self.pipeline} was cut to {left[0].seqno} while it was "
+                "read"
+            )
 
     def _check_next(self, expected: SeqNo | None, found: SeqNo, after: int | None) -> None:
         if expected is None or found == expected:

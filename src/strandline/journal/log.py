@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from strandline.errors import (
     ConflictError,
     CorruptionError,
@@ -38,11 +40,12 @@ from strandline.journal.chain import (
     check_links,
     encode_entry,
     link,
+    pack_links,
     records_of,
 )
 from strandline.journal.entries import Entries
 from strandline.journal.record import FORM, Checkpoint, Record, lsn_text
-from strandline.journal.staging import load_snapshot
+from strandline.journal.staging import INLINE_MAX, load_snapshot, stage_entry
 from strandline.journal.standing import Standing, advance_all, settle
 from strandline.model.ids import SeqNo
 from strandline.shard.env import PATIENCE
@@ -97,7 +100,7 @@ class Journal:
         """
         after, entry = self._entry(standing, records)
         seqno = SeqNo(after.entry)
-        data = encode_entry(self.pipeline, seqno, entry)
+        data = self._encode(seqno, entry)
         doubt: MaybeAppliedError | None = None
         for _ in self._rounds():
             try:
@@ -161,8 +164,17 @@ class Journal:
             raise InvariantError(str(error)) from error
         links = link(records, standing.lsn, standing.digest)
         token = self.env.random.token()
-        entry = Entry(FORM, token, after.next_t, after.committed_ms, after.epoch, links)
+        entry = Entry(FORM, token, after.next_t, after.committed_ms, after.epoch, links, None)
         return settle(after, standing.entry + 1, entry.digest), entry
+
+    def _encode(self, seqno: SeqNo, entry: Entry) -> bytes:
+        """The entry as bytes; a large one refers to its records."""
+        data = encode_entry(self.pipeline, seqno, entry)
+        if len(data) <= INLINE_MAX:
+            return data
+        spilled = stage_entry(self.env, self.pipeline, entry.first, pack_links(entry))
+        slim = msgspec.structs.replace(entry, links=(), spilled=spilled)
+        return encode_entry(self.pipeline, seqno, slim)
 
     def _is_mine(self, seqno: SeqNo, token: str, doubt: MaybeAppliedError | None) -> bool | None:
         """Whose entry is in this place; `None` while it is empty."""

@@ -1,6 +1,7 @@
 """Objects that records refer to: what is too large for a record, and snapshots.
 
     journal/<pipeline>/<token>                    a staged payload: rows, or a long program
+    journal/<pipeline>/<lsn>-<token>.entry        the records of a large entry, from `lsn` on
     journal/<pipeline>/<lsn>-<token>.checkpoint   the standing before checkpoint `lsn`
 
 An object is put before the record that refers to it, so one without a record was never
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 INLINE_MAX = 64 * 1024
 """Above so many bytes a payload does not go into a record."""
 
-_SUFFIX = ".checkpoint"
+_SNAPSHOT = ".checkpoint"
+_ENTRY = ".entry"
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Standing)
 
@@ -79,7 +81,7 @@ def snapshot_bytes(standing: Standing) -> bytes:
 def put_snapshot(env: Env, standing: Standing) -> StagedRef:
     """Store a standing; it counts once the record after it, a checkpoint, refers to it."""
     token = env.random.token()
-    key = f"journal/{standing.pipeline}/{standing.lsn + 1}-{token}{_SUFFIX}"
+    key = f"journal/{standing.pipeline}/{standing.lsn + 1}-{token}{_SNAPSHOT}"
     return _put(env, key, snapshot_bytes(standing), 0)
 
 
@@ -104,12 +106,24 @@ def decode_snapshot(pipeline: str, lsn: int, payload: bytes) -> Standing:
     return standing
 
 
+def stage_entry(env: Env, pipeline: str, lsn: int, packed: bytes) -> StagedRef:
+    """Put the records of an entry, the first of which is `lsn`, where the entry can refer to it."""
+    return _put(env, f"journal/{pipeline}/{lsn}-{env.random.token()}{_ENTRY}", packed, 0)
+
+
 def snapshots(env: Env, pipeline: str) -> dict[str, int]:
     """All snapshots that there are, with the numbers of their checkpoints."""
+    return {key: lsn for key, lsn in numbered(env, pipeline).items() if key.endswith(_SNAPSHOT)}
+
+
+def numbered(env: Env, pipeline: str) -> dict[str, int]:
+    """All objects that belong to one record, with its number: it alone may refer to them."""
     listed = env.patient(lambda: list(env.blob.list(f"journal/{pipeline}/")))
     names = {entry.key: entry.key.rpartition("/")[2] for entry in listed}
     return {
-        key: int(name.partition("-")[0]) for key, name in names.items() if name.endswith(_SUFFIX)
+        key: int(name.partition("-")[0])
+        for key, name in names.items()
+        if name.endswith((_SNAPSHOT, _ENTRY))
     }
 
 

@@ -45,8 +45,8 @@ class JournalTimeline:
 
     def committed(self) -> Frontier:
         """One read of the newest entry, never of anything that is remembered."""
-        head = self._entries.head()
-        return Frontier(0) if head is None else Frontier(head[1].committed)
+        newest = self._entries.newest()
+        return Frontier(0) if newest is None else Frontier(newest.committed)
 
     def time_at(self, instant_ms: int) -> Time | None:
         later = self._entries.earliest(lambda entry: entry.instant_ms > instant_ms)
@@ -72,15 +72,14 @@ class JournalTimeline:
         fences for the one that came.
         """
         while True:
-            head = self._entries.head()
-            if head is None:
+            entry = self._entries.newest()
+            if entry is None:
                 raise NotFoundError(f"pipeline {self._entries.pipeline} has no journal yet")
-            _, entry = head
             command = c.Attach(self.name, Frontier(entry.committed), entry.epoch)
             outcome, state = machine.commit(command)
             if not (isinstance(outcome, c.Fenced) and state.timeline == self.name):
                 raise_refusal(machine.name, outcome)
                 return
-            newest = self._entries.head()
-            if newest is None or newest[1].epoch <= entry.epoch:
+            newest = self._entries.newest()
+            if newest is None or newest.epoch <= entry.epoch:
                 raise_refusal(machine.name, outcome)

@@ -133,8 +133,10 @@ def committed_from_a_cached_head(planting: Planting) -> None:
 
     def committed(self: timeline.JournalTimeline) -> Frontier:
         place = id(self._entries.env)
-        head = None if place in known else self._entries.head()
-        return known.setdefault(place, Frontier(0) if head is None else Frontier(head[1].committed))
+        newest = None if place in known else self._entries.newest()
+        return known.setdefault(
+            place, Frontier(0) if newest is None else Frontier(newest.committed)
+        )
 
     planting.swap(timeline.JournalTimeline, "committed", committed)
 
