@@ -15,6 +15,7 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 from tests.broker.broker import Broker, missing  # noqa: E402 - found by the lines above
+from tests.broker.topics import Topics  # noqa: E402
 
 BROKER_TIMEOUT_S = 300
 
@@ -65,6 +66,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     made.start()
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def topics(broker: Broker) -> Iterator[Topics]:
+    """Makes topics on the broker, and writes to them."""
+    made = Topics(broker.address)
+    yield made
+    made.close()
 
 
 @pytest.fixture

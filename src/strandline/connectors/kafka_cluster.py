@@ -1,0 +1,210 @@
+"""Asks a Kafka cluster about a topic, and says what its answers and errors mean.
+
+Waits are bounded. What may pass by itself is a `SourceError`; what somebody has to change, a
+login or a setting, is a `UsageError` that names it, without secrets (S89).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from strandline.connectors.kafka_options import Topic, admin_settings, hidden
+from strandline.connectors.kafka_plan import Bounds, Found, identity_of
+from strandline.errors import NotInstalledError, SourceError, UsageError
+from strandline.model.ids import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+    from types import ModuleType
+
+    from confluent_kafka import KafkaError, KafkaException
+
+    from strandline.connectors.source import ResolveSecret
+
+Answer = TypeVar("Answer")
+
+_SLICE_S = 0.1
+_ASKING_MS = 15_000
+_LOGIN = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "_SSL")
+_RIGHTS = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
+_UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
+
+
+def kafka_module(name: str = "confluent_kafka") -> ModuleType:
+    """The client library, or how to get it: it is an extra, and the package works without it."""
+    try:
+        import_module(f"{name}.admin")
+        return import_module(name)
+    except ImportError as missing:
+        raise NotInstalledError(
+            "reading Kafka needs the package confluent-kafka, which is not installed: "
+            "pip install 'strandline[kafka]'"
+        ) from missing
+
+
+class Place(Protocol):
+    """What is used of the library's partitions."""
+
+    id: int
+
+
+class Description(Protocol):
+    """What is used of the library's description of a topic."""
+
+    topic_id: object
+    partitions: list[Place]
+
+
+class Complaints:
+    """What librdkafka says beside its answers: it retries by itself, and tells why it must."""
+
+    def __init__(self, topic: Topic, settings: Mapping[str, object]) -> None:
+        self._topic = topic
+        self._settings = settings
+        self._refusal: str | None = None
+        self.last = "no answer"
+
+    def __call__(self, error: KafkaError) -> None:
+        """What the library calls, in the middle of its own work."""
+        text = hidden(error.str(), self._topic, self._settings)
+        self._refusal = self._refusal or self._permanent(error.name(), text)
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self.last = text
+
+    def hear(self, error: KafkaError | None = None) -> None:
+        """Raise if something was said, now or before, that waiting can't mend."""
+        if error is not None:
+            self(error)
+        if self._refusal is not None:
+            raise UsageError(self._refusal)
+
+    def made(self, make: Callable[[dict[str, object]], Answer]) -> Answer:
+        """A client with the settings; those that librdkafka refuses are named."""
+        kafka = kafka_module()
+        try:
+            return make({**self._settings, "error_cb": self})
+        except kafka.KafkaException as refused:
+            text = hidden(refused.args[0].str(), self._topic, self._settings)
+        raise UsageError(f"an option kafka.* is refused by librdkafka: {text}")
+
+    def _permanent(self, error: str, text: str) -> str | None:
+        servers = printable(self._topic.client.get("bootstrap.servers"))
+        # A connection that breaks in the middle of a login is no refusal of it.
+        if error in _LOGIN and "isconnected" not in text:
+            return (
+                f"Kafka at {servers} and this client do not accept each other; see options "
+                f"kafka.security.protocol, kafka.sasl.* and kafka.ssl.*: {text}"
+            )
+        if error in _RIGHTS:
+            topic = printable(self._topic.name)
+            return f"Kafka at {servers} gives no right to read topic {topic}: {text}"
+        return None
+
+
+class Cluster:
+    """A connection that asks about one topic."""
+
+    def __init__(self, topic: Topic, resolve: ResolveSecret) -> None:
+        self._kafka = kafka_module()
+        self._topic = topic
+        settings = admin_settings(topic, resolve)
+        self._complaints = Complaints(topic, settings)
+        self._admin = self._complaints.made(self._kafka.admin.AdminClient)
+
+    def greet(self) -> None:
+        """Ask without waiting, so that the connection is there when it is needed."""
+        self._asked()
+
+    def find(self, *, bounds: bool = True) -> Found | None:
+        """The topic as it is now, or `None` if there is none; its partitions only with bounds."""
+        described = self._describe() or self._describe_again()
+        if described is None:
+            return None
+        topic_id, partitions = described
+        if not bounds:
+            return Found(self._topic.name, identity_of(topic_id), {})
+        low, high = self._offsets(partitions)
+        found = {str(each): Bounds(low[each], high[each]) for each in partitions}
+        return Found(self._topic.name, identity_of(topic_id), found)
+
+    def compacted(self) -> bool:
+        """Whether rows may vanish from the middle of a partition. Unknown counts as yes."""
+        admin = self._kafka.admin
+        resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._topic.name)
+        asked = self._admin.describe_configs([resource])[resource]
+        try:
+            settings = self._wait(asked)
+        except self._kafka.KafkaException:
+            return True
+        return "compact" in str(settings["cleanup.policy"].value)
+
+    def close(self) -> None:
+        """Nothing is asked any more; the library ends the connection when nobody holds it."""
+        self._admin = None
+
+    def _describe(self) -> tuple[str, list[int]] | None:
+        try:
+            described = self._wait(self._asked())
+        except self._kafka.KafkaException as refused:
+            if refused.args[0].name() in _UNKNOWN:
+                return None
+            raise self._failed(refused) from None
+        return str(described.topic_id), sorted(each.id for each in described.partitions)
+
+    def _asked(self) -> Future[Description]:
+        name = self._topic.name
+        asked: Future[Description] = self._admin.describe_topics(
+            self._kafka.TopicCollection([name])
+        )[name]
+        return asked
+
+    def _describe_again(self) -> tuple[str, list[int]] | None:
+        # A broker that has just started may not know yet what there is.
+        self._admin.poll(_SLICE_S * 5)
+        return self._describe()
+
+    def _offsets(self, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The first offset of each partition, and the one after its last that may be read."""
+        spec, level = self._kafka.admin.OffsetSpec, self._kafka.IsolationLevel
+        isolation = level.READ_COMMITTED if self._topic.committed_only else level.READ_UNCOMMITTED
+        places = [self._kafka.TopicPartition(self._topic.name, each) for each in partitions]
+        # The ends first: a first offset that moves meanwhile is then never too low.
+        asked = [
+            self._admin.list_offsets(dict.fromkeys(places, which), isolation_level=isolation)
+            for which in (spec.latest(), spec.earliest())
+        ]
+        try:
+            high, low = [
+                {place.partition: self._wait(answer).offset for place, answer in each.items()}
+                for each in asked
+            ]
+        except self._kafka.KafkaException as refused:
+            raise self._failed(refused) from None
+        return low, high
+
+    def _wait(self, asked: Future[Answer]) -> Answer:
+        for _ in range(_slices(min(_ASKING_MS, self._topic.patience_ms))):
+            try:
+                return asked.result(timeout=_SLICE_S)
+            except TimeoutError:
+                self._admin.poll(0)
+                self._complaints.hear()
+        raise SourceError(self._silence())
+
+    def _failed(self, refused: KafkaException) -> SourceError:
+        self._admin.poll(0)
+        self._complaints.hear(refused.args[0])
+        return SourceError(self._silence())
+
+    def _silence(self) -> str:
+        servers = printable(self._topic.client.get("bootstrap.servers"))
+        return (
+            f"Kafka at {servers} could not be asked about topic {printable(self._topic.name)}: "
+            f"{self._complaints.last}"
+        )
+
+
+def _slices(patience_ms: int) -> int:
+    return max(1, round(patience_ms / 1000 / _SLICE_S))
