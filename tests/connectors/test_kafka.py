@@ -1,5 +1,7 @@
 """The Kafka source on a real broker."""
 
+from functools import partial
+
 import pytest
 from tests.broker.broker import PASSWORD, USER
 
@@ -8,7 +10,8 @@ from strandline.connectors.kafka import KafkaSource
 from strandline.connectors.kafka_plan import TOPIC
 from strandline.connectors.position import Range
 from strandline.connectors.source import Limits
-from strandline.errors import SourceError, SourceGoneError, UsageError
+from strandline.errors import HandleClosedError, SourceError, SourceGoneError, UsageError
+from strandline.testing.conformance_source import Stand, check_source
 
 ALL = Limits()
 
@@ -59,6 +62,33 @@ def test_all_that_there_is_is_offered_and_read_and_then_nothing(source_of, topic
     rows = [("0", 0, b"0"), ("0", 1, b"1"), ("0", 2, b"2"), ("1", 0, b"0"), ("1", 1, b"1")]
     assert read(source, taken) == rows
     assert read(source_of(name), taken) == rows
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_it_keeps_the_contract_of_sources(topics, starting):
+    def stand():
+        name = topics.make(2)
+        given = {
+            "kafka.bootstrap.servers": topics.address,
+            "subscribe": name,
+            "startingOffsets": starting,
+            "maxRecordsPerPartition": "2",
+        }
+
+        def new():
+            return KafkaSource(given, str)
+
+        def grow():
+            topics.write(name, numbered(3), 0)
+            topics.transaction(name, [b"x"], 1, commit=False)
+            topics.transaction(name, [b"y"], 1)
+
+        def forget(taken):
+            topics.forget_before(name, 0, taken.parts["0"][0] + 1)
+
+        return Stand(new, partial(registry.fetch, resolve=str), grow, forget, Limits(rows=3))
+
+    check_source(stand)
 
 
 def test_an_empty_topic_offers_nothing(source_of, topics):
@@ -193,6 +223,13 @@ def test_a_topic_that_is_gone_or_made_again_is_named(source_of, topics):
 def test_a_topic_that_nobody_made_is_named(source_of, broker):
     with pytest.raises(SourceError, match="'nobody-made-this' does not exist"):
         source_of("nobody-made-this")
+
+
+def test_a_source_that_was_closed_says_so(source_of, topics):
+    source = source_of(topics.make())
+    source.close()
+    with pytest.raises(HandleClosedError):
+        source.plan({}, ALL)
 
 
 def test_a_compacted_topic_is_not_replayable(source_of, topics):

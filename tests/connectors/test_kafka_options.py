@@ -8,6 +8,8 @@ from strandline.connectors.kafka_options import (
     admin_settings,
     hidden,
     reader_settings,
+    split_options,
+    split_topic,
     topic_of,
 )
 from strandline.errors import UsageError
@@ -35,7 +37,7 @@ def test_a_topic_needs_servers_and_a_name_and_begins_at_the_earliest():
     ],
 )
 def test_starting_offsets_are_words_or_json(text, starting):
-    assert topic_of({**GIVEN, "STARTINGOFFSETS": text}).starting == starting
+    assert topic_of({**GIVEN, "startingOffsets": text}).starting == starting
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,8 @@ def test_starting_offsets_are_words_or_json(text, starting):
         ({"startingOffsets": '{"orders": {"x": 3}}'}, "partition 'x'"),
         ({"failOnDataLoss": "false"}, "failOnDataLoss"),
         ({"subscribePattern": "or.*"}, "one table per topic"),
+        ({"startingOffset": "latest"}, "no option 'startingOffset'"),
+        ({"topicId": "1"}, "no option 'topicId'"),
         ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition"),
         ({"kafkaConsumer.pollTimeoutMs": "soon"}, "kafkaConsumer.pollTimeoutMs"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset"),
@@ -92,3 +96,11 @@ def test_errors_of_others_are_shown_without_secrets():
     topic = topic_of({**GIVEN, "kafka.sasl.password": "env:PASSWORD"})
     settings = reader_settings(topic, resolve)
     assert hidden(f"bad value {MARK}!", topic, settings) == "'bad value ***!'"
+
+
+def test_a_split_has_what_a_reader_needs_and_which_topic_is_meant():
+    given = {**GIVEN, "format": "json", "kafka.sasl.password": "env:PASSWORD"}
+    told = split_options(given, 77)
+    assert told == {**GIVEN, "kafka.sasl.password": "env:PASSWORD", "topicId": "77"}
+    assert split_topic(told).identity == 77
+    assert split_topic(split_options(given, None)) == topic_of(given)

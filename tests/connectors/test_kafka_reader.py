@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.connectors.kafka_cluster import Cluster
-from strandline.connectors.kafka_options import topic_of
+from strandline.connectors.kafka_options import split_topic, topic_of
 from strandline.connectors.kafka_reader import _BATCH_BYTES, _BATCH_ROWS, Reader
 from strandline.connectors.raw import RAW
 from strandline.errors import SourceError, SourceGoneError
@@ -14,7 +14,7 @@ from strandline.errors import SourceError, SourceGoneError
 
 def reader(topics, name, start, stop, partition="0", **options):
     given = {"kafka.bootstrap.servers": topics.address, "subscribe": name, **options}
-    return Reader(topic_of(given), str, partition, start, stop)
+    return Reader(split_topic(given), str, partition, start, stop)
 
 
 def values(batches):
@@ -105,12 +105,12 @@ def test_a_topic_that_was_made_again_is_gone_although_it_has_the_offsets(topics)
     topics.write(name, numbered(10))
     given = topic_of({"kafka.bootstrap.servers": topics.address, "subscribe": name})
     identity = str(Cluster(given, str).find().identity)
-    assert values(reader(topics, name, 0, 10, kafkaTopicId=identity).rows()) == numbered(10)
+    assert values(reader(topics, name, 0, 10, topicId=identity).rows()) == numbered(10)
     topics.drop(name)
     topics.make(name=name)
     topics.write(name, numbered(20))
     with pytest.raises(SourceGoneError, match="made again"):
-        list(reader(topics, name, 0, 10, kafkaTopicId=identity).rows())
+        list(reader(topics, name, 0, 10, topicId=identity).rows())
 
 
 def test_a_broker_that_does_not_answer_is_an_error_that_may_pass():

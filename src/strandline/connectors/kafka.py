@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from strandline.connectors.kafka_cluster import Cluster
 from strandline.connectors.kafka_options import (
     EARLIEST,
-    IDENTITY,
     LATEST,
-    Topic,
+    NAME,
+    split_options,
+    split_topic,
     topic_of,
 )
 from strandline.connectors.kafka_plan import (
@@ -86,11 +87,10 @@ class KafkaSource:
         return offered
 
     def splits(self, taken: Range) -> list[Split]:
-        options = dict(self._options)
-        if TOPIC in taken.parts:
-            options[IDENTITY] = str(taken.parts[TOPIC][0])
+        identity, _ = taken.parts.get(TOPIC, (None, None))
+        options = split_options(self._options, identity)
         return [
-            Split("kafka", options, partition, start, stop)
+            Split(NAME, options, partition, start, stop)
             for partition, start, stop in pieces(taken, self._topic.rows_per_split)
         ]
 
@@ -145,7 +145,7 @@ def open_source(options: Mapping[str, str], ports: Ports) -> KafkaSource:
 
 def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:
     """The rows of exactly the split's offsets, or `SourceGoneError` if they are not all there."""
-    topic: Topic = topic_of(split.options)
+    topic = split_topic(split.options)
     yield from Reader(topic, resolve, split.partition, split.start, split.stop).rows()
 
 

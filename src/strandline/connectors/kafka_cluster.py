@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from strandline.connectors.kafka_options import Topic, admin_settings, hidden
 from strandline.connectors.kafka_plan import Bounds, Found, identity_of
-from strandline.errors import NotInstalledError, SourceError, UsageError
+from strandline.errors import HandleClosedError, NotInstalledError, SourceError, UsageError
 from strandline.model.ids import printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import ModuleType
 
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient
 
     from strandline.connectors.source import ResolveSecret
 
@@ -27,9 +28,22 @@ Answer = TypeVar("Answer")
 
 _SLICE_S = 0.1
 _ASKING_MS = 15_000
+_ATTEMPTS = 15
 _LOGIN = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "_SSL")
 _RIGHTS = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
+# Somebody else leads a partition now, or will in a moment: the answer is to ask again.
+_PASSING = (
+    *_UNKNOWN,
+    "_NOENT",
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "OFFSET_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "KAFKA_STORAGE_ERROR",
+)
 
 
 def kafka_module(name: str = "confluent_kafka") -> ModuleType:
@@ -55,6 +69,12 @@ class Description(Protocol):
 
     topic_id: object
     partitions: list[Place]
+
+
+class Offset(Protocol):
+    """What is used of the library's answer about an offset."""
+
+    offset: int
 
 
 class Complaints:
@@ -111,7 +131,7 @@ class Cluster:
         self._topic = topic
         settings = admin_settings(topic, resolve)
         self._complaints = Complaints(topic, settings)
-        self._admin = self._complaints.made(self._kafka.admin.AdminClient)
+        self._client: AdminClient | None = self._complaints.made(self._kafka.admin.AdminClient)
 
     def greet(self) -> None:
         """Ask without waiting, so that the connection is there when it is needed."""
@@ -142,7 +162,13 @@ class Cluster:
 
     def close(self) -> None:
         """Nothing is asked any more; the library ends the connection when nobody holds it."""
-        self._admin = None
+        self._client = None
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            raise HandleClosedError("this source was closed: open a new one")
+        return self._client
 
     def _describe(self) -> tuple[str, list[int]] | None:
         try:
@@ -170,19 +196,24 @@ class Cluster:
         spec, level = self._kafka.admin.OffsetSpec, self._kafka.IsolationLevel
         isolation = level.READ_COMMITTED if self._topic.committed_only else level.READ_UNCOMMITTED
         places = [self._kafka.TopicPartition(self._topic.name, each) for each in partitions]
-        # The ends first: a first offset that moves meanwhile is then never too low.
-        asked = [
-            self._admin.list_offsets(dict.fromkeys(places, which), isolation_level=isolation)
-            for which in (spec.latest(), spec.earliest())
-        ]
-        try:
-            high, low = [
-                {place.partition: self._wait(answer).offset for place, answer in each.items()}
-                for each in asked
-            ]
-        except self._kafka.KafkaException as refused:
-            raise self._failed(refused) from None
-        return low, high
+        for _ in range(_ATTEMPTS):
+            try:
+                high, low = [
+                    self._admin.list_offsets(
+                        dict.fromkeys(places, which), isolation_level=isolation
+                    )
+                    for which in (spec.latest(), spec.earliest())
+                ]
+                return self._numbers(low), self._numbers(high)
+            except self._kafka.KafkaException as refused:
+                if refused.args[0].name() not in _PASSING:
+                    raise self._failed(refused) from None
+                self._complaints.hear(refused.args[0])
+                self._admin.poll(_SLICE_S * 2)
+        raise SourceError(self._silence())
+
+    def _numbers(self, asked: Mapping[TopicPartition, Future[Offset]]) -> dict[int, int]:
+        return {place.partition: self._wait(answer).offset for place, answer in asked.items()}
 
     def _wait(self, asked: Future[Answer]) -> Answer:
         for _ in range(_slices(min(_ASKING_MS, self._topic.patience_ms))):

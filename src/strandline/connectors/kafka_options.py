@@ -5,10 +5,10 @@
                                  -2 is the earliest, -1 the latest
     failOnDataLoss               true; rows that are lost are never passed over in silence
     maxRecordsPerPartition       offsets that one task reads, at most
-    kafkaConsumer.pollTimeoutMs  how long no answer is waited for
+    kafkaConsumer.pollTimeoutMs  how long an answer is waited for
     kafka.*                      librdkafka's own settings, passed on
 
-Words do not care about upper and lower case, as in Spark.
+The options of a split have `topicId` besides: which topic of that name is meant.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from strandline.connectors.options import refuse_unknown, required, whole
 from strandline.connectors.secret import HIDDEN, is_reference, without_secrets
 from strandline.errors import UsageError
 from strandline.model.ids import printable
@@ -27,20 +28,28 @@ if TYPE_CHECKING:
     from strandline.connectors.source import ResolveSecret
 
 EARLIEST, LATEST = -2, -1
-IDENTITY = "kafkatopicid"
-"""In the options of splits: which topic of that name is meant."""
+IDENTITY = "topicId"
+NAME = "kafka"
 
 _CLIENT = "kafka."
 _SERVERS = "bootstrap.servers"
 _ROWS_PER_SPLIT = 500_000
 _PATIENCE_MS = 60_000
-_REFUSED = {
+_OPTIONS = (
+    "subscribe",
+    "startingOffsets",
+    "failOnDataLoss",
+    "maxRecordsPerPartition",
+    "kafkaConsumer.pollTimeoutMs",
+)
+_ELSEWHERE = {
     "assign": "write subscribe 'topic'",
-    "subscribepattern": "write one table per topic",
-    "endingoffsets": "a table has no end",
-    "minpartitions": "write maxRecordsPerPartition",
-    "startingtimestamp": "write startingOffsets with offsets",
-    "startingoffsetsbytimestamp": "write startingOffsets with offsets",
+    "subscribePattern": "write one table per topic",
+    "endingOffsets": "a table has no end",
+    "maxOffsetsPerTrigger": "limits are the pipeline's",
+    "minPartitions": "write maxRecordsPerPartition",
+    "startingTimestamp": "write startingOffsets with offsets",
+    "startingOffsetsByTimestamp": "write startingOffsets with offsets",
 }
 
 # Ranges are exact only if nothing else moves the reader, and holes are only passed if it says
@@ -93,27 +102,46 @@ class Topic(msgspec.Struct, frozen=True):
 
 def topic_of(options: Mapping[str, str]) -> Topic:
     """Understand a table's options, or say which can't be right."""
-    given = {name.lower(): value for name, value in without_secrets(options).items()}
-    for name, instead in _REFUSED.items():
-        if name in given:
-            raise UsageError(f"option {name} is not supported: {instead}")
-    if given.get("failondataloss", "true").lower() != "true":
-        raise UsageError("option failOnDataLoss can only be true: rows are never lost in silence")
-    name = _topic_name(given.get("subscribe", ""))
+    without_secrets(options)
     client = {
-        each.removeprefix(_CLIENT): value
-        for each, value in given.items()
-        if each.startswith(_CLIENT)
+        name.removeprefix(_CLIENT).lower(): value
+        for name, value in options.items()
+        if name.startswith(_CLIENT)
     }
+    given = {name: value for name, value in options.items() if not name.startswith(_CLIENT)}
+    for name, instead in _ELSEWHERE.items():
+        if name in given:
+            raise UsageError(f"{NAME} has no option {name}: {instead}")
+    refuse_unknown(NAME, given, (*_OPTIONS, "kafka.*"))
+    if given.get("failOnDataLoss", "true").lower() != "true":
+        raise UsageError("option failOnDataLoss can only be true: rows are never lost in silence")
     _refuse_settings(client)
-    identity = given.get(IDENTITY)
+    name = _topic_name(required(NAME, given, "subscribe"))
     return Topic(
         name=name,
         client=client,
-        starting=_starting(given.get("startingoffsets", "earliest"), name),
-        rows_per_split=_count(given, "maxRecordsPerPartition", _ROWS_PER_SPLIT),
-        patience_ms=_count(given, "kafkaConsumer.pollTimeoutMs", _PATIENCE_MS),
-        identity=None if identity is None else int(identity),
+        starting=_starting(given.get("startingOffsets", "earliest"), name),
+        rows_per_split=whole(given, "maxRecordsPerPartition", _ROWS_PER_SPLIT, least=1),
+        patience_ms=whole(given, "kafkaConsumer.pollTimeoutMs", _PATIENCE_MS, least=1),
+    )
+
+
+def split_options(options: Mapping[str, str], identity: int | None) -> dict[str, str]:
+    """What a reader has to know of a table's options, and which topic is meant, if known."""
+    told = {
+        name: value
+        for name, value in options.items()
+        if name.startswith(_CLIENT) or name in _OPTIONS
+    }
+    return told if identity is None else {**told, IDENTITY: str(identity)}
+
+
+def split_topic(options: Mapping[str, str]) -> Topic:
+    """Understand the options of a split."""
+    told = dict(options)
+    identity = told.pop(IDENTITY, None)
+    return msgspec.structs.replace(
+        topic_of(told), identity=None if identity is None else int(identity)
     )
 
 
@@ -183,10 +211,3 @@ def _starting(text: str, topic: str) -> int | dict[str, int]:
                 "partitions are numbers, offsets are 0 and more, -1 (latest) or -2 (earliest)"
             )
     return {str(int(partition)): offset for partition, offset in offsets[topic].items()}
-
-
-def _count(given: Mapping[str, str], name: str, otherwise: int) -> int:
-    text = given.get(name.lower(), str(otherwise))
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise UsageError(f"option {name} is a number of at least 1, not {printable(text)}")
-    return int(text)

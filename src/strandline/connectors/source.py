@@ -99,7 +99,8 @@ class Changes(Protocol):
         ...
 
     def since(self) -> int:
-        """The first time whose changes can still be told apart from earlier ones."""
+        """The earliest time as of which the shard can still be read. Changes at a later time can
+        be told apart from those before it; changes up to this time are one."""
         ...
 
     def upper(self) -> int:

@@ -8,6 +8,7 @@ cases              shell  whole histories, and how they are judged
 checkers           pure   judge recorded histories: what is wrong, as sentences
 clock              shell  clocks of simulated processes and of the simulated store
 conformance        shell  what every Blob and every Consensus must show
+conformance_source shell  what every source must show
 conformance_tasks  shell  what every implementation of Tasks and Clock must show
 damage             shell  objects that are no longer what was put
 disk               shell  a disk that forgets what was not synced when the power goes
@@ -25,6 +26,7 @@ reference          pure   an engine of plain lists and dicts, slow and obviously
 remains            shell  what a history leaves behind in its store
 roles              shell  what simulated processes do with shards
 scheduler          shell  runs tasks one at a time as greenlets, in simulation time
+scripted_source    shell  a source in memory that grows, forgets and fails as it is told
 seeds              shell  runs one scenario under many seeds
 simulation         shell  a whole history from one seed
 specimen           shell  a small store with every kind of object in it, to be damaged
@@ -66,6 +68,10 @@ if TYPE_CHECKING:
         check_blob as check_blob,
         check_consensus as check_consensus,
     )
+    from strandline.testing.conformance_source import (
+        Stand as Stand,
+        check_source as check_source,
+    )
     from strandline.testing.conformance_tasks import (
         check_tasks as check_tasks,
     )
@@ -98,6 +104,10 @@ if TYPE_CHECKING:
     )
     from strandline.testing.node import (
         Node as Node,
+    )
+    from strandline.testing.scripted_source import (
+        ScriptedSource as ScriptedSource,
+        ScriptedTopic as ScriptedTopic,
     )
     from strandline.testing.seeds import (
         SeedReport as SeedReport,
@@ -139,6 +149,7 @@ _HOMES = {
     "check_blob": "strandline.testing.conformance",
     "check_consensus": "strandline.testing.conformance",
     "check_history": "strandline.testing.checkers",
+    "check_source": "strandline.testing.conformance_source",
     "check_tasks": "strandline.testing.conformance_tasks",
     "CHECKERS": "strandline.testing.checkers",
     "CRASH": "strandline.testing.tables",
@@ -163,6 +174,8 @@ _HOMES = {
     "rows": "strandline.testing.tables",
     "run_seeds": "strandline.testing.seeds",
     "script": "strandline.testing.tables",
+    "ScriptedSource": "strandline.testing.scripted_source",
+    "ScriptedTopic": "strandline.testing.scripted_source",
     "SeededFaults": "strandline.testing.faults",
     "SeedReport": "strandline.testing.seeds",
     "SeedsFailedError": "strandline.testing.seeds",
@@ -172,6 +185,7 @@ _HOMES = {
     "SimulatedCrash": "strandline.testing.task",
     "Simulation": "strandline.testing.simulation",
     "SimulationError": "strandline.testing.simulation",
+    "Stand": "strandline.testing.conformance_source",
     "StoreClock": "strandline.testing.clock",
     "Stream": "strandline.testing.history",
     "stream": "strandline.testing.streams",

@@ -1,0 +1,194 @@
+"""What a message means for its table: the types that values are decoded into, and their reading.
+
+    envelope  message                                  meaning
+    --------  ---------------------------------------  --------------------------------------------
+    append    a row                                    one more row
+    upsert    a row                                    what its key holds from now on
+              null, or a row with `_delete`            its key holds nothing
+    debezium  op c, r, u                               `after` is what its key holds
+              op d                                     the key of `before` holds nothing
+              op t                                     no key holds anything
+              op m                                     nothing
+              null (a tombstone)                       its key holds nothing; nothing at all where
+                                                       `sequenceBy` orders rows, as it has no place
+                                                       in that order and follows a d that has
+
+Debezium's messages may be wrapped as `{"schema": …, "payload": …}`. A `sequenceBy` column is
+filled from `source`, else from the message itself, else from the row, so that deletions have
+their place, too. A value that says `__debezium_unavailable_value` keeps what the row has: the
+column is named in `keep`. Fields without a column are `fresh`, with the type that they seem to
+have, where the table adds new columns; else they are ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from strandline.connectors.formats import Refused, parser
+from strandline.connectors.values import python_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from strandline.connectors.reading import Reading
+
+UNAVAILABLE = b"__debezium_unavailable_value"
+_UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE)
+_UNAVAILABLE_FORMS = {
+    b'"%b"' % UNAVAILABLE,
+    b'["%b"]' % UNAVAILABLE,
+    b'"%b"' % _UNAVAILABLE_BYTES,
+}
+_DELETES = "deletes"
+_Raws = dict[str, msgspec.Raw]
+
+
+@dataclass(slots=True)
+class Event:
+    """What one message says; `row` has the columns as attributes `c0` and so on."""
+
+    row: Any = None
+    delete: bool = False
+    truncate: bool = False
+    keep: tuple[str, ...] = ()
+    sequence: Any = None
+    """Where `sequenceBy` columns come from if not from the row: attributes `s0` and so on."""
+
+
+@dataclass
+class Envelope:
+    """A table's messages, ready to be parsed and read."""
+
+    reading: Reading
+    names: Sequence[str] = ()
+    fresh: dict[str, pa.DataType] = field(default_factory=dict)
+    """Fields without a column that were seen so far, and their types."""
+
+    def __post_init__(self) -> None:
+        add = self.reading.new_columns == "add"
+        strict, lax = (_message(self.reading, forbid=each) for each in (add, False))
+        self._parse = parser(self.reading, strict, self.names)
+        # Mended messages are JSON, whatever they were.
+        self._parse_mended: Callable[[bytes], Any] = msgspec.json.Decoder(lax).decode
+        self._mends = self.reading.format == "json" and (add or self.reading.envelope == "debezium")
+
+    def parse(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
+        """The message in a value, and the columns that keep what they hold."""
+        debezium = self.reading.envelope == "debezium"
+        if debezium and (UNAVAILABLE in value or _UNAVAILABLE_BYTES in value):
+            return self._mended(value)
+        try:
+            return self._parse(value), ()
+        except msgspec.ValidationError:
+            if not self._mends:
+                raise
+            return self._mended(value)
+
+    def _mended(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
+        """Parsed without the fields that can't be; each other value stays as it was written."""
+        whole = msgspec.json.decode(value, type=_Raws)
+        keep: list[str] = []
+        if self.reading.envelope != "debezium":
+            return self._parse_mended(msgspec.json.encode(self._fitting(whole, keep))), ()
+        wrapped = "payload" in whole
+        inner = msgspec.json.decode(whole["payload"], type=_Raws | None) if wrapped else whole
+        for side, kept in (("after", keep), ("before", [])):
+            row = msgspec.json.decode((inner or {}).get(side, b"null"), type=_Raws | None)
+            if inner is not None and row is not None:
+                inner[side] = msgspec.Raw(msgspec.json.encode(self._fitting(row, kept)))
+        return self._parse_mended(msgspec.json.encode(inner)), tuple(keep)
+
+    def _fitting(self, row: _Raws, keep: list[str]) -> _Raws:
+        fitting = {}
+        for name, raw in row.items():
+            written = bytes(raw)
+            if name not in self.reading.schema.names and name != "_delete":
+                self._note_fresh(name, written)
+            elif self.reading.envelope == "debezium" and written in _UNAVAILABLE_FORMS:
+                keep.append(name)
+            else:
+                fitting[name] = raw
+        return fitting
+
+    def _note_fresh(self, name: str, written: bytes) -> None:
+        kind = _seeming(written)
+        if kind is None or name.startswith("_") or self.reading.new_columns != "add":
+            return
+        known = self.fresh.setdefault(name, kind)
+        if known != kind and {known, kind} == {pa.int64(), pa.float64()}:
+            self.fresh[name] = pa.float64()
+
+    def read(self, message: Any, keep: tuple[str, ...]) -> Event | Refused | None:  # noqa: ANN401 - a message
+        """What a parsed message says, `None` if nothing; a null is one, too."""
+        if self.reading.envelope == "debezium":
+            return self._read_debezium(message, keep)
+        if message is not None:
+            deletes = self.reading.envelope == "upsert" and message.deletes is True
+            return Event(message, delete=deletes)
+        if self.reading.envelope == "append":
+            return Refused("a null is no row to append")
+        if self.reading.sequence_by:
+            return Refused("a null deletes, but has no place in the order that sequenceBy gives")
+        return Event(delete=True)
+
+    def _read_debezium(self, message: Any, keep: tuple[str, ...]) -> Event | Refused | None:  # noqa: ANN401 - a message
+        if message is not None and message.payload is not None:
+            message = message.payload
+        if message is None:
+            return None if self.reading.sequence_by else Event(delete=True)
+        if message.op in {"c", "r", "u"}:
+            if message.after is None:
+                return Refused(f"op {message.op} without `after`")
+            return Event(message.after, keep=keep, sequence=message)
+        if message.op == "d":
+            return Event(message.before, delete=True, sequence=message)
+        if message.op == "t":
+            return Event(truncate=True)
+        return None if message.op == "m" else Refused("no operation that Debezium has (op)")
+
+
+def row_type(reading: Reading, *, forbid: bool, deletes: bool) -> type[msgspec.Struct]:
+    """A row's type: columns by place, so that any name may be a column's."""
+    fields = [
+        (f"c{at}", python_type(each.type, reading.notation), None)
+        for at, each in enumerate(reading.schema)
+    ]
+    rename = {f"c{at}": each.name for at, each in enumerate(reading.schema)}
+    if deletes:
+        fields.append((_DELETES, bool | None, None))
+        rename[_DELETES] = "_delete"
+    return msgspec.defstruct(
+        "Row", fields, rename=rename, forbid_unknown_fields=forbid, gc=False, frozen=True
+    )
+
+
+def _message(reading: Reading, *, forbid: bool) -> Any:  # noqa: ANN401 - a type
+    row = row_type(reading, forbid=forbid, deletes=reading.envelope == "upsert")
+    if reading.envelope != "debezium":
+        return row
+    ordered = [
+        (f"s{at}", python_type(reading.schema.field(name).type, reading.notation), None)
+        for at, name in enumerate(reading.sequence_by)
+    ]
+    rename = {f"s{at}": name for at, name in enumerate(reading.sequence_by)}
+    place = msgspec.defstruct("Place", ordered, rename=rename, gc=False, frozen=True)
+    own = [("op", str | None, None), ("before", row | None, None), ("after", row | None, None)]
+    fields = [*own, ("source", place | None, None), *ordered]
+    message = msgspec.defstruct("Message", fields, rename=rename, gc=False, frozen=True)
+    whole = [*fields, ("payload", message | None, None)]
+    return msgspec.defstruct("Wrapped", whole, rename=rename, gc=False, frozen=True)
+
+
+def _seeming(written: bytes) -> pa.DataType | None:
+    """The type that a new field seems to have; `None` for null, objects and arrays."""
+    value = msgspec.json.decode(written)
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int):
+        return pa.int64()
+    return {float: pa.float64(), str: pa.string()}.get(type(value))

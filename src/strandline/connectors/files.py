@@ -1,0 +1,302 @@
+"""New files in a folder: JSON lines, CSV, Parquet, Avro. Each is taken whole, and once.
+
+    option     default  meaning
+    ---------  -------  -------------------------------------------------------------------
+    path                the folder; folders in it are looked into
+    format     json     json, csv, parquet or avro
+    suffix     any      how names end; others are passed over
+    csv.*               see `reading`
+
+Files are taken in the order of their paths. A name that begins with `_` or `.`, or ends with
+`.tmp`, is not there yet: write a file under such a name, then rename it. What was taken is known
+by its path and a hash of its content, so a file that has changed since is not read as if it had
+not: `check` and `fetch` refuse it by name. Links are not followed, and nothing outside of the
+folder is read (X1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.connectors import raw as layout
+from strandline.connectors.avrofile import avro_batches
+from strandline.connectors.formats import CSV_COLUMNS, csv_cells, csv_records, reason_of
+from strandline.connectors.options import refuse_unknown, required
+from strandline.connectors.position import Position, Range
+from strandline.connectors.reading import FORMATS
+from strandline.connectors.source import Limits, Ports, ResolveSecret, Split
+from strandline.errors import SourceError, SourceGoneError, UsageError
+from strandline.model.ids import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+NAME = "files"
+BATCH_ROWS = 10_000
+
+_OPTIONS = ("path", "format", "suffix")
+_READ_OPTIONS = ("path", "format", "csv.delimiter", "csv.columns")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a file was when it was hashed."""
+
+    size: int
+    changed_ns: int
+    digest: str
+
+
+class Files:
+    """The source."""
+
+    replayable = True
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        refuse_unknown(NAME, options, _OPTIONS)
+        kind = options.get("format", "json")
+        if kind not in FORMATS:
+            raise UsageError(
+                f"files of format {printable(kind)} can't be read: {', '.join(FORMATS)}"
+            )
+        self._folder = Path(required(NAME, options, "path"))
+        self._suffix = options.get("suffix", "")
+        self._options = {name: options[name] for name in _READ_OPTIONS if name in options}
+        self._seen: dict[str, _Seen] = {}
+
+    def latest(self) -> Position:
+        seen = {path: self._look(path) for path, _ in self._listed()}
+        return {f"{path}@{each.digest}": each.size for path, each in seen.items()}
+
+    def plan(self, start: Position, limits: Limits) -> Range | None:
+        taken = {path_of(partition) for partition in start}
+        parts: dict[str, tuple[int, int]] = {}
+        room = limits.bytes
+        for path, size in self._listed():
+            if path in taken or not size:
+                continue
+            if parts and ((room is not None and size > room) or len(parts) == limits.rows):
+                break
+            seen = self._look(path)
+            parts[f"{path}@{seen.digest}"] = (0, seen.size)
+            room = None if room is None else room - size
+        return Range(parts) if parts else None
+
+    def splits(self, taken: Range) -> list[Split]:
+        return [
+            Split(NAME, self._options, partition, start, stop)
+            for partition, (start, stop) in taken.filled().parts.items()
+        ]
+
+    def check(self, taken: Range) -> None:
+        for partition, (_, stop) in taken.filled().parts.items():
+            path, digest = path_of(partition), partition.rpartition("@")[2]
+            try:
+                found = self._look(path)
+            except SourceError as error:
+                raise _gone(path, "it is not there any more") from error
+            if found.size != stop or found.digest != digest:
+                raise _gone(path, "its content has changed")
+
+    def acknowledge(self, upto: Position) -> None:
+        """Files are the user's: they stay until the user removes them."""
+
+    def close(self) -> None: ...
+
+    def _listed(self) -> list[tuple[str, int]]:
+        """Whole files in the order of their paths, with their sizes."""
+        try:
+            return sorted(self._walked())
+        except OSError as error:
+            where = printable(str(self._folder))
+            raise SourceError(f"folder {where} can't be read: {error.strerror}") from error
+
+    def _walked(self) -> Iterator[tuple[str, int]]:
+        for folder, inside, names in os.walk(self._folder, onerror=_raise):
+            inside[:] = sorted(name for name in inside if _is_whole(name))
+            for name in names:
+                path = Path(folder, name)
+                if not (_is_whole(name) and name.endswith(self._suffix)):
+                    continue
+                told = path.lstat()
+                if stat.S_ISREG(told.st_mode):
+                    yield path.relative_to(self._folder).as_posix(), told.st_size
+
+    def _look(self, path: str) -> _Seen:
+        with opened(self._folder, path) as stream:
+            told = os.fstat(stream.fileno())
+            known = self._seen.get(path)
+            if known and (known.size, known.changed_ns) == (told.st_size, told.st_mtime_ns):
+                return known
+            digest = hashlib.file_digest(stream, _hash).hexdigest()
+        self._seen[path] = _Seen(told.st_size, told.st_mtime_ns, digest)
+        return self._seen[path]
+
+
+def open_source(options: Mapping[str, str], ports: Ports) -> Files:  # noqa: ARG001 - the port
+    return Files(options)
+
+
+def path_of(partition: str) -> str:
+    """The path in a partition's name.
+
+    >>> path_of("2024/orders@home.json@0123456789abcdef")
+    '2024/orders@home.json'
+    """
+    return partition.rpartition("@")[0]
+
+
+def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 - the port
+    path, digest = path_of(split.partition), split.partition.rpartition("@")[2]
+    try:
+        with opened(Path(split.options["path"]), path) as stream:
+            content = stream.read()
+    except SourceError as error:
+        raise _gone(path, "it is not there any more") from error
+    hashed = _hash()
+    hashed.update(content)
+    if len(content) != split.stop or hashed.hexdigest() != digest:
+        raise _gone(path, "its content has changed")
+    read = _READERS[split.options.get("format", "json")]
+    return read(content, split)
+
+
+def opened(folder: Path, path: str) -> io.BufferedReader:
+    """A file below `folder`, reached without following a link on the way."""
+    parts = Path(path).parts
+    if not parts or Path(path).is_absolute() or ".." in parts or "\0" in path:
+        raise SourceError(f"{printable(path)} is no file of the folder")
+    try:
+        return _opened(folder, parts)
+    except OSError as error:
+        raise SourceError(f"file {printable(path)} can't be read: {error.strerror}") from error
+
+
+def _opened(folder: Path, parts: tuple[str, ...]) -> io.BufferedReader:
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in parts[:-1]:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            inner = os.open(name, flags, dir_fd=at)
+            os.close(at)
+            at = inner
+        # Without blocking: a pipe of that name must not keep us waiting for a writer.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        file = os.open(parts[-1], flags, dir_fd=at)
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(0, "it is not a file")
+    return io.open(file, "rb")  # noqa: UP020 - given to the caller
+
+
+def _hash() -> Any:  # noqa: ANN401 - hashlib names no type for it
+    return hashlib.blake2b(digest_size=8)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_whole(name: str) -> bool:
+    return not name.startswith(("_", ".")) and not name.endswith(".tmp")
+
+
+def _gone(path: str, why: str) -> SourceGoneError:
+    return SourceGoneError(
+        f"file {printable(path)} was taken, but {why}: bring it back as it was, or amend the "
+        "transaction"
+    )
+
+
+# ---- the formats
+
+
+def _json_lines(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
+    offset, values, offsets = 0, [], []
+    for line in io.BytesIO(content):
+        value = line.strip()
+        if value:
+            values.append(value)
+            offsets.append(offset)
+        offset += len(line)
+        if len(values) == BATCH_ROWS:
+            yield layout.raw_batch(values, split.partition, offsets)
+            values, offsets = [], []
+    if values:
+        yield layout.raw_batch(values, split.partition, offsets)
+
+
+def _csv(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
+    records = csv_records(content.removeprefix(b"\xef\xbb\xbf"))
+    header = None
+    if not split.options.get("csv.columns") and records:
+        header = (CSV_COLUMNS, _header(records.pop(0)[1], split))
+    for at in range(0, len(records), BATCH_ROWS):
+        some = records[at : at + BATCH_ROWS]
+        values = [record for _, record in some]
+        places = [offset for offset, _ in some]
+        yield layout.raw_batch(values, split.partition, places, header=header)
+
+
+def _header(line: bytes, split: Split) -> bytes:
+    try:
+        cells = csv_cells(line.decode(), split.options.get("csv.delimiter", ","))
+    except ValueError as error:
+        raise _unreadable(split, error) from error
+    return msgspec.json.encode([each or "" for each in cells])
+
+
+def _parquet(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        layout.typed_schema(list(file.schema_arrow))
+        offset = 0
+        for batch in file.iter_batches(BATCH_ROWS):
+            yield _placed(batch, split, offset)
+            offset += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(split, error) from error
+
+
+def _avro(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
+    offset = 0
+    try:
+        for batch in avro_batches(content, BATCH_ROWS):
+            yield _placed(batch, split, offset)
+            offset += batch.num_rows
+    except ValueError as error:
+        raise _unreadable(split, error) from error
+
+
+def _placed(batch: pa.RecordBatch, split: Split, offset: int) -> pa.RecordBatch:
+    numbers = np.arange(offset, offset + batch.num_rows, dtype=np.int64)
+    places = [pa.repeat(pa.scalar(split.partition), batch.num_rows), pa.array(numbers)]
+    schema = layout.typed_schema(list(batch.schema))
+    return pa.RecordBatch.from_arrays([*batch.columns, *places], schema=schema)
+
+
+def _unreadable(split: Split, error: Exception) -> SourceError:
+    kind = split.options.get("format", "json")
+    path = printable(path_of(split.partition))
+    return SourceError(f"file {path} is no {kind} file that can be read: {reason_of(error)}")
+
+
+_READERS: dict[str, Callable[[bytes, Split], Iterator[pa.RecordBatch]]] = {
+    "json": _json_lines,
+    "csv": _csv,
+    "parquet": _parquet,
+    "avro": _avro,
+}

@@ -1,0 +1,144 @@
+"""How a table reads its source: what its columns, its key and its options say, checked once.
+
+option            values                              meaning
+----------------  ----------------------------------  ----------------------------------------
+format            json csv avro (parquet: as it is)   what a value is
+envelope          append upsert debezium              what a row means
+sequenceBy        columns                             which of a key's rows is the last
+newColumns        ignore add                          fields that the table has no column for
+numberUnit        s ms us ns                          of numbers that are timestamps
+decimals          text base64                         how decimals are written
+csv.delimiter     a character                         between cells
+csv.columns       names                               where files have no header
+avro.schema       JSON                                the schema that values were written with
+avro.framing      none confluent                      whether five bytes precede each value
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as is_
+
+from strandline.connectors.values import UNITS, Notation
+from strandline.errors import UsageError
+from strandline.model.ids import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMATS = ("json", "csv", "avro", "parquet")
+ENVELOPES = ("append", "upsert", "debezium")
+
+_CHOICES = {
+    "format": FORMATS,
+    "envelope": ENVELOPES,
+    "newColumns": ("ignore", "add"),
+    "numberUnit": tuple(UNITS),
+    "decimals": ("text", "base64"),
+    "avro.framing": ("none", "confluent"),
+}
+_WORDS = ("sequenceBy", "csv.delimiter", "csv.columns", "avro.schema")
+OPTIONS = (*_CHOICES, *_WORDS)
+"""Every option that is about rows; all others are the connector's."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What decoding has to know. Two equal ones decode alike, in any process."""
+
+    schema: pa.Schema
+    """The table's columns; those that are not nullable may hold no null."""
+    key: tuple[str, ...] = ()
+    format: str = "json"
+    envelope: str = "append"
+    sequence_by: tuple[str, ...] = ()
+    new_columns: str = "ignore"
+    notation: Notation = field(default_factory=Notation)
+    delimiter: str = ","
+    columns: tuple[str, ...] = ()
+    avro_schema: str = ""
+    framing: str = "none"
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a row replaces the row of its key."""
+        return self.envelope != "append"
+
+
+def reading(schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str]) -> Reading:
+    """What a table's columns, key and options say; refused with every reason at once."""
+    envelope = options.get("envelope", "upsert" if key else "append")
+    made = Reading(
+        schema,
+        key,
+        options.get("format", "json"),
+        envelope,
+        names(options.get("sequenceBy", "")),
+        options.get("newColumns", "add" if envelope == "debezium" else "ignore"),
+        Notation(options.get("numberUnit", "ms"), options.get("decimals", "text")),
+        options.get("csv.delimiter", ","),
+        names(options.get("csv.columns", "")),
+        options.get("avro.schema", ""),
+        options.get("avro.framing", "none"),
+    )
+    if wrong := [*_wrong_choices(options), *_wrong_together(made)]:
+        raise UsageError("; ".join(wrong))
+    return made
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them.
+
+    >>> names("lsn, ts_ms")
+    ('lsn', 'ts_ms')
+    """
+    return tuple(name for each in text.split(",") if (name := each.strip()))
+
+
+def _wrong_choices(options: Mapping[str, str]) -> list[str]:
+    return [
+        f"option {name} is {printable(options[name])}: set it to {' or '.join(allowed)}"
+        for name, allowed in _CHOICES.items()
+        if name in options and options[name] not in allowed
+    ]
+
+
+def _wrong_together(made: Reading) -> list[str]:
+    known, wrong = set(made.schema.names), []
+    if made.keyed and not made.key:
+        wrong.append(
+            f"envelope {made.envelope} needs a PRIMARY KEY: rows replace that of their key"
+        )
+    wrong += [
+        f"key column {printable(name)} is not a column of the table"
+        for name in made.key
+        if name not in known
+    ]
+    wrong += [
+        f"sequenceBy names {printable(name)}: declare it as a column of the table"
+        for name in made.sequence_by
+        if name not in known
+    ]
+    if made.sequence_by and not made.keyed:
+        wrong.append("sequenceBy means nothing for envelope append: leave it out")
+    return [*wrong, *_wrong_for_format(made)]
+
+
+def _wrong_for_format(made: Reading) -> list[str]:
+    wrong = []
+    if made.format == "csv":
+        wrong += [
+            f"column {printable(each.name)} of type {each.type} can't be read from CSV"
+            for each in made.schema
+            if is_.is_nested(each.type)
+        ]
+        if len(made.delimiter) != 1 or made.delimiter in '"\r\n':
+            wrong.append(
+                f"csv.delimiter {printable(made.delimiter)} is not a character to split at"
+            )
+    if made.format in {"csv", "parquet"} and made.envelope == "debezium":
+        wrong.append(f"envelope debezium is not written as {made.format}: use json or avro")
+    return wrong
