@@ -1,9 +1,12 @@
 """Options that the Makefile passes on to the tests, and what tests of several folders share."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,8 +17,9 @@ ROOT = str(Path(__file__).resolve().parents[1])
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
-from tests.broker.broker import Broker, missing  # noqa: E402 - found by the lines above
-from tests.broker.topics import Topics  # noqa: E402
+if TYPE_CHECKING:
+    from tests.broker.broker import Broker
+    from tests.broker.topics import Topics
 
 BROKER_TIMEOUT_S = 300
 
@@ -46,6 +50,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     without = sorted({each.nodeid for each in skipped if "kafka" in each.keywords})
     if without:
+        from tests.broker.broker import missing
+
         terminalreporter.section("SKIPPED WITHOUT A KAFKA BROKER", red=True, bold=True)
         terminalreporter.line(f"{len(without)} tests were not run: {missing()}")
         for name in without:
@@ -58,6 +64,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
     A test that stops it must start it again.
     """
+    from tests.broker.broker import Broker, missing
+
     if trouble := missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI requires the Kafka broker: {trouble}")
@@ -71,6 +79,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def topics(broker: Broker) -> Iterator[Topics]:
     """Makes topics on the broker, and writes to them."""
+    from tests.broker.topics import Topics
+
     made = Topics(broker.address)
     yield made
     made.close()

@@ -243,8 +243,11 @@ def _listens(port: int) -> bool:
 
 
 def _answers(address: str) -> bool:
+    """Whether it knows itself and leads every partition that it had before."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     try:
-        return bool(admin.list_topics(timeout=2).brokers)
+        known = admin.list_topics(timeout=2)
     except KafkaException:
         return False
+    partitions = [each for topic in known.topics.values() for each in topic.partitions.values()]
+    return bool(known.brokers) and all(each.leader >= 0 for each in partitions)

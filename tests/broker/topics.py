@@ -75,18 +75,18 @@ class Topics:
         """End the transaction; returns when its marker is in the partition, not only decided."""
         writer = self._writer("transactional")
         (writer.commit_transaction if commit else writer.abort_transaction)(_PATIENCE_S)
-        place = TopicPartition(topic, partition)
         for _ in range(_PATIENCE_S * 100):
-            stable, last = (
-                self._admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[
-                    place
-                ].result(_PATIENCE_S)
-                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-            )
-            if stable.offset == last.offset:
+            if self.end_of(topic, partition) == self.end_of(topic, partition, stable=False):
                 return
             self._admin.poll(0.01)
         raise TimeoutError(f"a transaction on topic {topic} did not end")
+
+    def end_of(self, topic: str, partition: int = 0, *, stable: bool = True) -> int:
+        """The offset after the last row; `stable`: after the last that no transaction holds."""
+        place = TopicPartition(topic, partition)
+        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        asked = self._admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
+        return asked[place].result(_PATIENCE_S).offset
 
     def close(self) -> None:
         for writer in self._writers.values():
