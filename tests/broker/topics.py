@@ -85,8 +85,13 @@ class Topics:
         """The offset after the last row; `stable`: after the last that no transaction holds."""
         place = TopicPartition(topic, partition)
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        asked = self._admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
-        return asked[place].result(_PATIENCE_S).offset
+        for _ in range(_PATIENCE_S * 10):
+            asked = self._admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
+            try:
+                return asked[place].result(_PATIENCE_S).offset
+            except KafkaException:  # no leader yet, or no more for a moment
+                self._admin.poll(0.1)
+        raise TimeoutError(f"nobody knows the end of topic {topic}")
 
     def close(self) -> None:
         for writer in self._writers.values():

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 _SLICE_S = 0.1
 _ASKING_MS = 15_000
-_ATTEMPTS = 15
+_ATTEMPTS = 50
 _LOGIN = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "_SSL")
 _RIGHTS = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
@@ -139,25 +139,28 @@ class Cluster:
 
     def find(self, *, bounds: bool = True) -> Found | None:
         """The topic as it is now, or `None` if there is none; its partitions only with bounds."""
-        described = self._describe() or self._describe_again()
-        if described is None:
-            return None
-        topic_id, partitions = described
-        if not bounds:
-            return Found(self._topic.name, identity_of(topic_id), {})
-        low, high = self._offsets(partitions)
-        found = {str(each): Bounds(low[each], high[each]) for each in partitions}
-        return Found(self._topic.name, identity_of(topic_id), found)
+        for _ in range(_ATTEMPTS):
+            described = self._describe() or self._describe_again()
+            if described is None:
+                return None
+            topic_id, partitions = described
+            found = self._bounds(partitions) if bounds else {}
+            if found is not None:
+                return Found(self._topic.name, identity_of(topic_id), found)
+            self._admin.poll(_SLICE_S * 2)
+        raise SourceError(self._silence())
 
     def compacted(self) -> bool:
-        """Whether rows may vanish from the middle of a partition. Unknown counts as yes."""
+        """Whether rows may vanish from the middle of a partition. Who may not know is told yes."""
         admin = self._kafka.admin
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._topic.name)
         asked = self._admin.describe_configs([resource])[resource]
         try:
             settings = self._wait(asked)
-        except self._kafka.KafkaException:
-            return True
+        except self._kafka.KafkaException as refused:
+            if refused.args[0].name() in _RIGHTS:
+                return True
+            raise self._failed(refused) from None
         return "compact" in str(settings["cleanup.policy"].value)
 
     def close(self) -> None:
@@ -191,26 +194,26 @@ class Cluster:
         self._admin.poll(_SLICE_S * 5)
         return self._describe()
 
-    def _offsets(self, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset of each partition, and the one after its last that may be read."""
+    def _bounds(self, partitions: Iterable[int]) -> dict[str, Bounds] | None:
+        """The offsets of each partition that may be read; `None` if it can't be told just now."""
         spec, level = self._kafka.admin.OffsetSpec, self._kafka.IsolationLevel
         isolation = level.READ_COMMITTED if self._topic.committed_only else level.READ_UNCOMMITTED
         places = [self._kafka.TopicPartition(self._topic.name, each) for each in partitions]
-        for _ in range(_ATTEMPTS):
-            try:
-                high, low = [
+        try:
+            low, high = [
+                self._numbers(
                     self._admin.list_offsets(
                         dict.fromkeys(places, which), isolation_level=isolation
                     )
-                    for which in (spec.latest(), spec.earliest())
-                ]
-                return self._numbers(low), self._numbers(high)
-            except self._kafka.KafkaException as refused:
-                if refused.args[0].name() not in _PASSING:
-                    raise self._failed(refused) from None
-                self._complaints.hear(refused.args[0])
-                self._admin.poll(_SLICE_S * 2)
-        raise SourceError(self._silence())
+                )
+                for which in (spec.earliest(), spec.latest())
+            ]
+        except self._kafka.KafkaException as refused:
+            if refused.args[0].name() not in _PASSING:
+                raise self._failed(refused) from None
+            self._complaints.hear(refused.args[0])
+            return None
+        return {str(each): Bounds(low[each], high[each]) for each in partitions}
 
     def _numbers(self, asked: Mapping[TopicPartition, Future[Offset]]) -> dict[int, int]:
         return {place.partition: self._wait(answer).offset for place, answer in asked.items()}
