@@ -15,6 +15,7 @@ from strandline.config import (
     java_home,
     name_worker_python,
     prefer_python_of,
+    resolve_secret,
     spark_is_chosen,
 )
 from strandline.errors import UsageError
@@ -129,3 +130,14 @@ def test_what_a_session_of_this_machine_was_told_is_not_told_to_a_cluster(monkey
     name_worker_python("ours")
     prefer_python_of("/nowhere/python")
     assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_s90_secrets_come_from_the_environment_or_from_files(monkeypatch, tmp_path):
+    monkeypatch.setenv("A_PASSWORD", "from the environment")
+    (tmp_path / "secret").write_text("from a file\n")
+    assert resolve_secret("env:A_PASSWORD") == "from the environment"
+    assert resolve_secret(f"file:{tmp_path}/secret") == "from a file"
+    assert resolve_secret("plain") == "plain"
+    for missing in ("env:NOT_SET_ANYWHERE", f"file:{tmp_path}/none", f"file:{tmp_path}"):
+        with pytest.raises(UsageError, match="which holds a secret"):
+            resolve_secret(missing)

@@ -16,6 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from strandline.connectors.secret import resolver
 from strandline.errors import UsageError
 from strandline.model.ids import printable
 
@@ -102,6 +103,18 @@ def prefer_python_of(program: str) -> None:
     if "PYSPARK_PYTHON" in os.environ or is_first or not Path(folder, "python3").exists():
         return
     os.environ["PATH"] = os.pathsep.join(filter(None, [folder, path]))
+
+
+def resolve_secret(value: str) -> str:
+    """The value that a reference in an option stands for; anything else is its own value."""
+    return resolver(os.environ.get, _content)(value)
+
+
+def _content(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _whole(name: str, unit: str, *, least: int) -> int | None:

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from strandline.connectors.position import Range
 from strandline.errors import BoundsError
@@ -44,6 +44,7 @@ def test_empty_parts_count_nothing_and_can_be_left_out():
     assert Range({"b": (7, 7)}).empty
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 5), max_size=6))
 def test_ranges_that_follow_each_other_end_at_the_sum_of_their_rows(counts):
     position = {}

@@ -20,7 +20,9 @@ PORTS = Ports(Stopped(), lambda value: value)
 def test_a_connector_is_opened_and_read_by_its_name():
     source = open_source("generator", {"rowsPerSecond": "0", "rows": "3"}, PORTS)
     taken = source.plan({}, Limits())
-    rows = [row for split in source.splits(taken) for b in fetch(split, str) for row in b["_offset"]]
+    rows = [
+        row for split in source.splits(taken) for b in fetch(split, str) for row in b["_offset"]
+    ]
     assert [row.as_py() for row in rows] == [0, 1, 2]
 
 

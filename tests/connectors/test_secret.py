@@ -79,5 +79,5 @@ def test_references_become_their_values(value, expected):
 
 @pytest.mark.parametrize("value", ["env:MISSING", "file:/missing"])
 def test_a_reference_to_nothing_is_refused_by_name(value):
-    with pytest.raises(UsageError, match="(?i)missing"):
+    with pytest.raises(UsageError, match=r"(?i)missing"):
         resolver({}.get, {}.get)(value)

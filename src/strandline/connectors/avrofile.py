@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from strandline.connectors.formats import load_avro, reason_of
+from strandline.connectors.formats import avro_refusals, load_avro, reason_of
 from strandline.connectors.values import Notation, column, python_type
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def avro_batches(content: bytes, rows: int) -> Iterator[pa.RecordBatch]:
         reader = avro.reader(io.BytesIO(content))
         schema = arrow_schema(reader.writer_schema)
         yield from _batches(reader, schema, rows)
-    except (EOFError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except avro_refusals() as error:
         raise ValueError(reason_of(error)) from error
 
 

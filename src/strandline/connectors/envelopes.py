@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from strandline.connectors.formats import Refused, parser
+from strandline.connectors.formats import Refused, json_of, parser
 from strandline.connectors.values import python_type
 
 if TYPE_CHECKING:
@@ -71,11 +71,16 @@ class Envelope:
 
     def __post_init__(self) -> None:
         add = self.reading.new_columns == "add"
-        strict, lax = (_message(self.reading, forbid=each) for each in (add, False))
+        csv = self.reading.format == "csv"
+        strict, lax = (_message(self.reading, forbid=each) for each in (add and not csv, False))
         self._parse = parser(self.reading, strict, self.names)
         # Mended messages are JSON, whatever they were.
         self._parse_mended: Callable[[bytes], Any] = msgspec.json.Decoder(lax).decode
-        self._mends = self.reading.format == "json" and (add or self.reading.envelope == "debezium")
+        self._as_json = json_of(self.reading)
+        self._mends = not csv and (add or self.reading.envelope == "debezium")
+        if csv and add:
+            known = {*self.reading.schema.names, "_delete"}
+            self.fresh |= {name: pa.string() for name in self.names if name not in known}
 
     def parse(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
         """The message in a value, and the columns that keep what they hold."""
@@ -91,7 +96,7 @@ class Envelope:
 
     def _mended(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
         """Parsed without the fields that can't be; each other value stays as it was written."""
-        whole = msgspec.json.decode(value, type=_Raws)
+        whole = msgspec.json.decode(self._as_json(value), type=_Raws)
         keep: list[str] = []
         if self.reading.envelope != "debezium":
             return self._parse_mended(msgspec.json.encode(self._fitting(whole, keep))), ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +57,14 @@ def parser(reading: Reading, message: Any, names: Sequence[str] = ()) -> Callabl
 
 def _csv_parser(reading: Reading, message: Any, names: tuple[str, ...]) -> Callable[[bytes], Any]:  # noqa: ANN401 - a type
     columns = names or tuple(reading.schema.names)
+    known = {*reading.schema.names, "_delete"}
 
     def parse(value: bytes) -> Any:  # noqa: ANN401 - of the type `message`
         cells = csv_cells(value.decode(), reading.delimiter)
         if len(cells) != len(columns):
             raise ValueError(f"{len(cells)} cells in a row of {len(columns)} columns")
-        row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
+        pairs = zip(columns, cells, strict=True)
+        row = {name: cell for name, cell in pairs if cell is not None and name in known}
         return msgspec.convert(row, message, strict=False)
 
     return parse
@@ -115,32 +118,55 @@ def csv_records(content: bytes) -> list[tuple[int, bytes]]:
 
 
 def _avro_parser(reading: Reading, message: Any) -> Callable[[bytes], Any]:  # noqa: ANN401 - a type
+    read = _avro_reader(reading)
+    return lambda value: msgspec.convert(read(value), message)
+
+
+def json_of(reading: Reading) -> Callable[[bytes], bytes]:
+    """What writes a value of the table's format as JSON, for formats whose values are objects."""
+    if reading.format != "avro":
+        return bytes
+    read = _avro_reader(reading)
+    return lambda value: msgspec.json.encode(read(value))
+
+
+def _avro_reader(reading: Reading) -> Callable[[bytes], Any]:
+    """What reads a value into plain values, as JSON would hold them."""
     if not reading.avro_schema:
         raise UsageError("format avro needs the schema of the values: set the option avro.schema")
     avro = load_avro()
+    refusals = avro_refusals()
     try:
         schema = avro.parse_schema(json.loads(reading.avro_schema))
-    except (ValueError, avro.schema.SchemaParseException, KeyError, TypeError) as error:
+    except refusals as error:
         raise UsageError(f"option avro.schema is no Avro schema: {reason_of(error)}") from error
     skipped = 5 if reading.framing == "confluent" else 0
 
-    def parse(value: bytes) -> Any:  # noqa: ANN401 - of the type `message`
+    def read(value: bytes) -> Any:  # noqa: ANN401 - plain values
         stream = io.BytesIO(value)
         stream.seek(skipped)
         try:
             record = avro.schemaless_reader(stream, schema, None)
-        except (EOFError, LookupError, TypeError, AttributeError, MemoryError) as error:
+        except refusals as error:
             raise ValueError(f"no Avro value: {reason_of(error)}") from error
         if stream.tell() != len(value):
             raise ValueError(f"{len(value) - stream.tell()} bytes follow the Avro value")
-        return msgspec.convert(plain(record), message)
+        return plain(record)
 
-    return parse
+    return read
 
 
 def plain(record: Any) -> Any:  # noqa: ANN401 - whatever Avro holds
     """Avro's values as JSON would hold them: text for dates and decimals, base64 for bytes."""
     return msgspec.to_builtins(record)
+
+
+def avro_refusals() -> tuple[type[Exception], ...]:
+    """What the Avro library raises for bytes and schemas that are none."""
+    own = load_avro().schema
+    plain_errors = (EOFError, LookupError, TypeError, AttributeError, MemoryError, zlib.error)
+    named = (ValueError, ArithmeticError, own.SchemaParseException, own.UnknownType)
+    return (*plain_errors, *named)
 
 
 def load_avro() -> Any:  # noqa: ANN401 - a module that may be missing

@@ -184,6 +184,7 @@ def parse_columns(text: str) -> tuple[pa.Field, ...]:
             columns.append(pa.field(name, pa.decimal128(int(decimal[1]), int(decimal[2]))))
         else:
             columns.append(pa.field(name, _TYPES[kind]))
+    layout.typed_schema(columns)
     first = columns[0].type
     if not (is_.is_integer(first) or is_.is_string(first)):
         raise UsageError(f"the generator's key can't be of type {first}: use bigint or string")

@@ -58,10 +58,8 @@ class ShardSource:
         first = start.get(PARTITION, 0)
         stop = self._changes.upper()
         if limits.rows is not None:
-            # Times before `since` are one, so that the first range goes at least as far.
-            stop = min(
-                stop, max(first, self._changes.since() + 1 if not first else 0) + limits.rows
-            )
+            # Times up to `since` are one, so that the first range takes them all.
+            stop = min(stop, max(first + limits.rows, 0 if first else self._changes.since() + 1))
         return Range({PARTITION: (first, stop)}) if stop > first else None
 
     def splits(self, taken: Range) -> list[Split]:
@@ -129,9 +127,10 @@ def _by_key(placed: pa.Table, key: tuple[str, ...]) -> pa.Table:
     came = placed.filter(pc.greater(placed[layout.DIFF], 0))
     went = placed.filter(pc.less(placed[layout.DIFF], 0))
     same = [*key, layout.OFFSET]
-    gone = went.join(came.select(same), keys=same, join_type="left anti").select(
-        placed.schema.names
-    )
+    # Only keys take part in the join: it knows no nested columns.
+    numbered = went.select(same).append_column("_at", pa.array(range(went.num_rows), pa.int64()))
+    alone = numbered.join(came.select(same), keys=same, join_type="left anti")
+    gone = went.take(alone["_at"])
     if pc.max(came[layout.DIFF]).as_py() not in {None, 1}:
         raise SchemaError("a row is in the shard more than once: its key is not the shard's key")
     deletes = [pa.repeat(False, came.num_rows), pa.repeat(True, gone.num_rows)]

@@ -25,9 +25,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +44,10 @@ REFUSALS = (ValueError, ArithmeticError, RecursionError)
 
 _NOT_NUMBERS = Literal["NaN", "Infinity", "-Infinity"]
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
-_FLOATS_MAX = {16: 65504.0, 32: float(np.finfo(np.float32).max)}
+_END_ZEROS = (
+    (r"\.0+(Z|[+-][\d:]+)?$", r"\1"),
+    (r"(\.\d*[1-9])0+(Z|[+-][\d:]+)?$", r"\1\2"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,7 @@ def _plain_type(kind: pa.DataType, notation: Notation) -> Any:  # noqa: ANN401, 
     if is_.is_integer(kind):
         return int
     if is_.is_floating(kind):
-        most = _FLOATS_MAX.get(kind.bit_width)
-        number = Annotated[float, msgspec.Meta(ge=-most, le=most)] if most else float
-        return number | _NOT_NUMBERS
+        return float | _NOT_NUMBERS
     if is_.is_decimal(kind):
         return bytes if notation.decimals == "base64" else decimal.Decimal
     if is_.is_timestamp(kind) or is_.is_date(kind) or is_.is_time(kind):
@@ -108,9 +108,15 @@ def is_text(kind: pa.DataType) -> bool:
 
 def _floats(values: Sequence[Any], kind: pa.DataType, _: Notation) -> pa.Array:
     try:
-        return pa.array(values, kind)
+        wide = pa.array(values, pa.float64())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if each is None else float(each) for each in values], kind)
+        wide = pa.array([None if each is None else float(each) for each in values], pa.float64())
+    if kind == wide.type:
+        return wide
+    made = wide.cast(kind)
+    if pc.any(pc.and_(pc.is_inf(made.cast(wide.type)), pc.is_finite(wide))).as_py():
+        raise ValueError(f"a number is too large for {kind}")
+    return made
 
 
 def _decimals(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
@@ -146,6 +152,16 @@ def _temporal(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> p
 
 
 def _from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return _moments(texts, kind)
+    except pa.ArrowInvalid:
+        # Arrow counts the digits of a fraction; zeros at its end say nothing.
+        for pattern, left in _END_ZEROS:
+            texts = pc.replace_substring_regex(texts, pattern, left)
+        return _moments(texts, kind)
+
+
+def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if is_.is_time(kind):
         # Arrow reads no times of the day, but it reads those of a day.
         moments = pc.binary_join_element_wise("1970-01-01T", texts, "")

@@ -35,7 +35,10 @@ class Rules:
 
     compare_stored: tuple[str, ...] = ()
     """The shard's columns that `_order0` and so on were taken from, if a stored row is to stay
-    when a row of lower order comes; none if what comes later in time always wins."""
+    when a row of lower order comes; none if what comes later in time always wins. Further order
+    columns tell apart rows of one key and time only."""
+    bury: bool = False
+    """Whether keys that are gone keep their order as well, in tombstones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ A row that came in says what its key holds from its `_time` on: the row, or noth
     4  without order columns, different rows of one key and time are refused; equal rows are one,
        and so are deletions, whatever else they hold
     5  `rules.compare_stored`: a row or deletion of lower order than the row that its key holds is
-       dropped; a key that holds nothing takes any
+       dropped; a key that holds nothing takes any, or with `rules.bury` none of lower order than
+       the deletion: its tombstone says which (`tombstones`)
     6  a row that its key holds already, and a deletion of a key that holds nothing, say nothing
     7  what is left retracts the row that its key held, and inserts its own, both at its time
+    8  a column that a row names in `_keep` has the value that its key's row had before (`kept`)
 
 Rows are equal as the row hash sees it (`consolidate` says how). The result does not depend on the
 order of the rows that came in, nor on how their times are divided among several calls.
@@ -19,7 +21,7 @@ order of the rows that came in, nor on how their times are divided among several
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,9 +35,11 @@ from strandline.model.engine import DELETE_COLUMN, ORDER_COLUMN, Rules
 from strandline.model.ids import printable
 from strandline.model.rowhash import row_base
 from strandline.model.schema import TIME_COLUMN
+from strandline.parts.kept import KEEP_COLUMN, holders, keep_flags
 from strandline.parts.layout import lay_out
 from strandline.parts.lookup import key_columns, repeats, rows_equal
 from strandline.parts.ranks import ranks
+from strandline.parts.tombstones import BURIED_AT, burials, tomb_columns, tomb_schema
 
 if TYPE_CHECKING:
     from strandline.model.schema import Field, Schema
@@ -64,11 +68,13 @@ class Resolved:
     """Of lower order than the row that was there."""
     unchanged: int = 0
     """There already, or to be deleted and not there."""
+    tombs: pa.Table | None = None
+    """The updates of tombstones, if the rules ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """The rows that were there and those that came in, in order of (place, key, time)."""
+    """The rows and tombstones that were there and what came in, in order of (place, key, time)."""
 
     schema: Schema
     rows: pa.Table
@@ -84,6 +90,10 @@ class _Events:
     """Whether it deletes."""
     ranks: I64
     """The order as a whole number from 0 on."""
+    stands: I64
+    """The same of what is compared with stored rows alone."""
+    buried_at: I64
+    """When a tombstone was made; of all else, their time."""
 
     def taken(self, events: I64) -> pa.Table:
         return self.rows.take(pa.array(self.sources[events]))
@@ -103,17 +113,28 @@ class _Events:
         return ", ".join(f"{printable(name)} = {_shown(value)}" for name, value in parts)
 
 
-def resolve(incoming: pa.Table, old: pa.Table, schema: Schema, rules: Rules) -> Resolved:
+def resolve(
+    incoming: pa.Table,
+    old: pa.Table,
+    schema: Schema,
+    rules: Rules,
+    tombs: pa.Table | None = None,
+) -> Resolved:
     """The updates that `incoming` means for a shard that holds `old`, by the rules above.
 
     `incoming` has the shard's columns, `_time`, and if there are any `_delete` and order columns;
-    `old` has the rows that the keys of `incoming` hold before the first of these times.
+    `old` has the rows that the keys of `incoming` hold before the first of these times, `tombs`
+    the tombstones of those that hold none.
     """
     ordered = _check_columns(incoming, schema, rules) > 0
-    events = _events(incoming, old, schema, rules)
+    there = _Stored(old, _tombs_given(tombs, schema, rules))
+    keep = keep_flags(incoming, schema)
+    events = _events(incoming, there, schema, rules, keep)
+    if keep:
+        events = _with_kept(events, keep, there.count, rules)
     chain = _last_of_each_time(events, ordered=ordered)
     superseded = len(events.times) - len(chain)
-    late = _late(events, chain) if rules.compare_stored else np.zeros(len(chain), np.bool_)
+    late = _late(events, chain, rules)
     chain = chain[~late]
     unchanged = _unchanged(events, chain)
     updates, sources = _emitted(events, chain[~unchanged])
@@ -123,7 +144,8 @@ def resolve(incoming: pa.Table, old: pa.Table, schema: Schema, rules: Rules) -> 
         events.hashes[sources],
         superseded,
         int(late.sum()),
-        int(unchanged.sum()),
+        int((unchanged & (events.times[chain] != _STORED)).sum()),
+        _buried(events, chain, rules) if rules.bury else None,
     )
 
 
@@ -134,20 +156,51 @@ def _check_columns(incoming: pa.Table, schema: Schema, rules: Rules) -> int:
     """How many order columns there are."""
     names = incoming.schema.names
     orders = _count_orders(incoming, schema)
-    own = [TIME_COLUMN, DELETE_COLUMN, *(f"{ORDER_COLUMN}{at}" for at in range(orders))]
+    orders_named = (f"{ORDER_COLUMN}{at}" for at in range(orders))
+    own = [TIME_COLUMN, DELETE_COLUMN, KEEP_COLUMN, *orders_named]
     if taken := set(own) & set(schema.names):
         raise SchemaError(f"the shard's column {printable(min(taken))} has a name that upserts use")
-    required = {*schema.names, *own} - {DELETE_COLUMN}
+    required = {*schema.names, *own} - {DELETE_COLUMN, KEEP_COLUMN}
     if missing := required - set(names):
         raise SchemaError(f"the rows have no column {printable(min(missing))}")
     allowed = {*schema.names, *own}
     if unknown := [name for name in names if name not in allowed or names.count(name) > 1]:
         raise SchemaError(f"column {printable(unknown[0])} of the rows is unknown or there twice")
-    if rules.compare_stored and len(rules.compare_stored) != orders:
+    if len(rules.compare_stored) > orders:
         raise UsageError(
             f"{len(rules.compare_stored)} stored columns can't be compared with {orders} orders"
         )
+    if rules.bury and not rules.compare_stored:
+        raise UsageError(
+            "tombstones need an order: say which columns are compared with stored ones"
+        )
     return orders
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What was there before: rows, and tombstones of keys that hold none."""
+
+    rows: pa.Table
+    tombs: pa.Table
+
+    @property
+    def count(self) -> int:
+        return int(self.rows.num_rows + self.tombs.num_rows)
+
+    def column(self, each: Field) -> pa.ChunkedArray:
+        live = cast(self.rows.column(each.name), each.type)
+        if each.name in self.tombs.schema.names:
+            gone = cast(self.tombs.column(each.name), each.type)
+        else:
+            gone = pa.chunked_array([pa.nulls(self.tombs.num_rows, each.type)])
+        return pa.chunked_array([*live.chunks, *gone.chunks], each.type)
+
+
+def _tombs_given(tombs: pa.Table | None, schema: Schema, rules: Rules) -> pa.Table:
+    if tombs is None:
+        return tomb_schema(schema, rules).arrow().empty_table()
+    return tombs
 
 
 def _count_orders(incoming: pa.Table, schema: Schema) -> int:
@@ -155,21 +208,31 @@ def _count_orders(incoming: pa.Table, schema: Schema) -> int:
     return sum(name.startswith(ORDER_COLUMN) for name in own)
 
 
-def _events(incoming: pa.Table, old: pa.Table, schema: Schema, rules: Rules) -> _Events:
+def _events(
+    incoming: pa.Table, there: _Stored, schema: Schema, rules: Rules, keep: dict[str, Mask]
+) -> _Events:
     gone = _flags(incoming)
-    stored = [cast(old.column(each.name), each.type) for each in schema.fields]
-    came = [_accepted(incoming.column(each.name), each, schema, gone) for each in schema.fields]
-    joined = [
-        pa.chunked_array([*before.chunks, *after.chunks], before.type)
-        for before, after in zip(stored, came, strict=True)
-    ]
+    ordered = _placed_by_order(incoming, gone, rules)
+    joined = []
+    for each in schema.fields:
+        excused = gone | keep[each.name] if each.name in keep else gone
+        before, after = there.column(each), _accepted(ordered[each.name], each, schema, excused)
+        joined.append(pa.chunked_array([*before.chunks, *after.chunks], before.type))
     rows = pa.Table.from_arrays(joined, schema=schema.arrow()).combine_chunks()
-    times = np.concatenate((np.full(old.num_rows, _STORED, np.int64), _times(incoming)))
+    times = np.concatenate((np.full(there.count, _STORED, np.int64), _times(incoming)))
     keyed = key_columns(rows, schema).append_column(TIME_COLUMN, pa.array(times))
     laid = lay_out(keyed, schema)
     order = np.arange(len(times)) if laid.order is None else laid.order
     places = np.zeros(0, np.uint64) if laid.places is None else laid.places
     first = ~repeats(laid.updates.drop_columns([TIME_COLUMN]), places)
+    live, dead = there.rows.num_rows, there.tombs.num_rows
+    stored_gone = np.concatenate((np.zeros(live, np.bool_), np.ones(dead, np.bool_)))
+    columns = _orders(incoming, there, schema, rules)
+    full = ranks(columns, len(times))[order]
+    compared = columns[: len(rules.compare_stored)]
+    shorter = len(compared) < len(columns)
+    buried_at = times.copy()
+    buried_at[live : there.count] = there.tombs.column(BURIED_AT).to_numpy()
     return _Events(
         schema,
         rows,
@@ -178,9 +241,52 @@ def _events(incoming: pa.Table, old: pa.Table, schema: Schema, rules: Rules) -> 
         places,
         np.cumsum(first, dtype=np.int64),
         times[order],
-        np.concatenate((np.zeros(old.num_rows, np.bool_), gone))[order],
-        _orders(incoming, old, schema, rules)[order],
+        np.concatenate((stored_gone, gone))[order],
+        full,
+        ranks(compared, len(times))[order] if shorter else full,
+        buried_at[order],
     )
+
+
+def _placed_by_order(incoming: pa.Table, gone: Mask, rules: Rules) -> dict[str, pa.ChunkedArray]:
+    """The columns; a deletion's place in the order is what its order columns say, not its row."""
+    columns = dict(zip(incoming.schema.names, incoming.columns, strict=True))
+    if rules.bury:
+        for at, name in enumerate(rules.compare_stored):
+            own = cast(columns[f"{ORDER_COLUMN}{at}"], columns[name].type)
+            columns[name] = pc.if_else(pa.array(gone), own, columns[name])
+    return columns
+
+
+def _with_kept(events: _Events, keep: dict[str, Mask], stored: int, rules: Rules) -> _Events:
+    """The events with the values that their rows keep."""
+    by = (events.hashes, events.gone, events.ranks, events.times, events.keys)
+    chain: I64 = np.lexsort(by)
+    usable = ~_late(events, chain, rules)
+    rows = events.rows
+    for name, flags in keep.items():
+        kept = np.concatenate((np.zeros(stored, np.bool_), flags))[events.sources[chain]]
+        kept &= ~events.gone[chain]
+        held = holders(events.keys[chain], kept, usable)
+        nobody = (held < 0) | (kept & events.gone[chain[held]])
+        origins: I64 = np.empty(len(chain), np.int64)
+        origins[events.sources[chain]] = events.sources[chain[held]]
+        lost = np.empty(len(chain), np.bool_)
+        lost[events.sources[chain]] = nobody
+        filled = rows.column(name).take(pa.array(origins, mask=lost))
+        at = rows.schema.get_field_index(name)
+        _refuse_lost(events, name, lost)
+        rows = rows.set_column(at, rows.schema.field(at), filled)
+    return replace(events, rows=rows, hashes=row_base(rows, events.schema.ids)[events.sources])
+
+
+def _refuse_lost(events: _Events, name: str, lost: Mask) -> None:
+    if lost.any() and not events.schema.field(name).nullable:
+        at = int(np.flatnonzero(lost[events.sources])[0])
+        raise SchemaError(
+            f"key {events.named(at)} keeps {printable(name)}, but holds no row to keep it from, "
+            "and the column may hold no null: declare it nullable"
+        )
 
 
 def _accepted(column: pa.ChunkedArray, field: Field, schema: Schema, gone: Mask) -> pa.ChunkedArray:
@@ -223,19 +329,21 @@ def _times(incoming: pa.Table) -> I64:
     return times
 
 
-def _orders(incoming: pa.Table, old: pa.Table, schema: Schema, rules: Rules) -> I64:
-    """The rank of each event's order among all of them; without order columns 0."""
+def _orders(
+    incoming: pa.Table, there: _Stored, schema: Schema, rules: Rules
+) -> list[pa.ChunkedArray]:
+    """The order columns of all events; stored rows have those that are compared with them."""
     columns = []
     for at in range(_count_orders(incoming, schema)):
         column = incoming.column(f"{ORDER_COLUMN}{at}")
-        if rules.compare_stored:
+        if at < len(rules.compare_stored):
             stored = schema.field(rules.compare_stored[at])
-            before = cast(old.column(stored.name), stored.type)
+            before = there.column(stored)
             column = _cast(column, stored)
         else:
-            before = pa.chunked_array([pa.nulls(old.num_rows, column.type)])
+            before = pa.chunked_array([pa.nulls(there.count, column.type)])
         columns.append(pa.chunked_array([*before.chunks, *column.chunks], column.type))
-    return ranks(columns, old.num_rows + incoming.num_rows)
+    return columns
 
 
 # ---- what happens to each key
@@ -288,15 +396,19 @@ def _follows(events: _Events, chain: I64) -> Mask:
     return follows
 
 
-def _late(events: _Events, chain: I64) -> Mask:
-    """Which events have a lower order than the row that their key holds by then."""
+def _late(events: _Events, chain: I64, rules: Rules) -> Mask:
+    """Which events have a lower order than what their key holds by then."""
+    late: Mask = np.zeros(len(chain), np.bool_)
+    if not rules.compare_stored:
+        return late
     follows = _follows(events, chain)
     keys, gone = events.keys[chain], events.gone[chain]
-    orders: I64 = events.ranks[chain] + 1
+    orders: I64 = events.stands[chain] + 1
     # A key holds the greatest order it has seen; one number for both makes that one pass.
     greatest = np.maximum.accumulate((keys << 32) + orders)
-    late: Mask = np.zeros(len(chain), np.bool_)
     late[1:] = follows[1:] & (orders[1:] < (greatest[:-1] & 0xFFFFFFFF))
+    if rules.bury:
+        return late
     # That is so until a deletion counts: keys that go on after one are looked at event by event.
     resumed = np.flatnonzero(np.isin(keys, keys[1:][gone[:-1] & follows[1:]]))
     late[resumed] = _late_one_by_one(keys[resumed], orders[resumed], gone[resumed])
@@ -335,6 +447,23 @@ def _emitted(events: _Events, chain: I64) -> tuple[pa.Table, I64]:
     rows = events.taken(sources)
     columns = [*rows.columns, pa.array(times), pa.array(diffs)]
     return pa.Table.from_arrays(columns, schema=events.schema.updates()), sources
+
+
+def _buried(events: _Events, chain: I64, rules: Rules) -> pa.Table:
+    """The updates of tombstones."""
+    came: Mask = events.times[chain] != _STORED
+    causes, tombs, diffs = burials(
+        events.keys[chain], events.gone[chain], events.stands[chain], came
+    )
+    schema = tomb_schema(events.schema, rules)
+    rows = events.taken(chain[tombs]).select(tomb_columns(events.schema, rules))
+    columns = [
+        *rows.columns,
+        pa.array(events.buried_at[chain[tombs]]),
+        pa.array(events.times[chain[causes]]),
+        pa.array(diffs),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema.updates())
 
 
 def _shown(value: pa.Scalar) -> str:
