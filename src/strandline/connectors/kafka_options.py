@@ -65,8 +65,6 @@ _OWNED = frozenset(_OURS) | {"key.deserializer", "value.deserializer"}
 _DANGEROUS = ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.", "ssl.providers")
 _CALLBACKS = ("_cb", "logger", "opaque", "interceptors")
 
-# What a range offers is there already, so a fetch never waits for more to come; it would only
-# wait where a hole ends the partition.
 _DEFAULTS: dict[str, str | int | bool] = {
     "client.id": "strandline",
     "isolation.level": "read_committed",
@@ -74,11 +72,13 @@ _DEFAULTS: dict[str, str | int | bool] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
 }
+# A range that is read is there already, so a fetch never waits for more to come; it would only
+# wait where a hole ends the partition. What is queued beyond the end of a range is thrown away.
 _READING: dict[str, str | int | bool] = {
     "group.id": "strandline",
     "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 5,
-    "fetch.message.max.bytes": 4 * 1024 * 1024,
+    "queued.min.messages": 10_000,
     "queued.max.messages.kbytes": 16 * 1024,
     "check.crcs": True,
 }
