@@ -110,9 +110,11 @@ class Planner:
         for endpoint, source in self._rig.sources.items():
             if standing.endpoints.get(endpoint) != "live":
                 continue
-            taken = source.plan(standing.positions.get(endpoint, {}), limits)
+            start = standing.positions.get(endpoint, {})
+            taken = source.plan(start, limits)
             if taken is not None:
-                offers[endpoint] = Offered(taken, taken.rows)
+                begins = not taken.parts.keys() <= start.keys()
+                offers[endpoint] = Offered(taken, taken.rows, begins=begins)
         return offers
 
     def _offered(self, standing: Standing, offers: Mapping[str, Offered]) -> list[Input]:

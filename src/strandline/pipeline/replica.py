@@ -101,8 +101,8 @@ class Replica:
         records += _endpoints(standing, rig.sources)
         records.append(Promote(standing.epoch + 1, rig.program.hash))
         if not isinstance(self._journal.propose(standing, records), Lost):
-            self._me = replace(self._me, want=n.Want.NOTHING, epoch=standing.epoch + 1)
-            self._open_shards()
+            # It joins its own epoch like everybody else: only then are all shards there for sure.
+            self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
 
     def _join(self, standing: Standing) -> None:
         """Once per epoch: make sure that all shards are there, and fenced for it."""
