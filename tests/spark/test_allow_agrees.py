@@ -41,6 +41,9 @@ arr[0]; element_at(arr, 1); size(arr); cardinality(arr); array_contains(arr, 1);
 transform(arr, x -> x + 1); transform(arr, (x, n) -> x * n); filter(arr, x -> x > 1); exists(arr, x -> x > 4); forall(arr, x -> x > 0); aggregate(arr, 0, (a, x) -> a + x); aggregate(arr, 0, (a, x) -> a + x, a -> a * 2); zip_with(arr, arr, (a, c) -> a + c); map_filter(m, (k, v) -> v > 1); transform_values(m, (k, v) -> v + 1); transform_keys(m, (k, v) -> upper(k))
 m['x']; map_keys(m); map_values(m); map_entries(m); map_contains_key(m, 'x'); map_from_arrays(array('a'), array(1)); map_concat(m, map('z', 3)); map('a', 1, 'b', 2); array(1, 2); struct(i, l); named_struct('a', i); st.f; st.g; v.st.f; str_to_map('a:1,b:2', ',', ':')
 get_json_object('{"a": {"b": [1, 2]}}', '$.a.b[1]'); to_json(st); json_array_length('[1, 2]'); url_encode('a b'); url_decode('a+b'); typeof(i); luhn_check('79927398713'); mask('Ab1'); to_number('12', '99'); try_to_number('x', '99')
+acos(0.5); acosh(2); asin(0.5); asinh(1); atan(1); atan2(1, 2); atanh(0.5); cos(1); cosh(1); cot(1); csc(1); sec(1); sin(1); sinh(1); tan(1); tanh(1); degrees(1); radians(1); expm1(1); rint(x); signum(x); isnan(x); nullifzero(i); ceiling(d)
+arrays_overlap(arr, array(1)); bit_count(i); char(65); character_length(s); date_from_unix_date(1); decode(encode('a', 'utf-8'), 'utf-8'); decode(i, 1, 'one', 'other'); map_from_entries(array(struct('a', 1))); reduce(arr, 0, (a, x) -> a + x); regexp_extract_all(s, '([a-z])', 1); regexp_instr(s, 'b'); regexp_substr(s, '[a-z]'); shiftright(i, 1); shiftrightunsigned(i, 1); substring_index(s, '_', 1)
+timestamp_micros(1); try_element_at(arr, 9); try_multiply(i, 2); try_subtract(i, 2); try_to_timestamp('x'); unbase64('YQ=='); unix_micros(at); unix_seconds(at)
 """.replace("\n", ";")
 LISTED = [each.strip() for each in EXPRESSIONS.split(";") if each.strip()]
 QUERIES = [
@@ -50,6 +53,10 @@ QUERIES = [
     "SELECT b, i, COUNT(*) AS n FROM v GROUP BY GROUPING SETS ((b), (i), ()) ORDER BY b, i",
     "SELECT b, COUNT(*) AS n FROM v GROUP BY b WITH CUBE ORDER BY b, n",
     "SELECT i, ROW_NUMBER() OVER (ORDER BY i DESC NULLS LAST) AS r, LAG(i, 1, 0) OVER (ORDER BY i) AS p, SUM(i) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s, RANK() OVER (PARTITION BY b ORDER BY i) AS k FROM v ORDER BY i",
+    "SELECT i, LEAD(i) OVER (ORDER BY i) AS a, NTILE(2) OVER (ORDER BY i) AS b, FIRST_VALUE(i) OVER (ORDER BY i) AS c, LAST_VALUE(i) OVER (ORDER BY i) AS d, NTH_VALUE(i, 2) OVER (ORDER BY i) AS e, DENSE_RANK() OVER (ORDER BY b) AS f, PERCENT_RANK() OVER (ORDER BY b) AS g, CUME_DIST() OVER (ORDER BY b) AS h FROM v ORDER BY i",
+    "SELECT BIT_AND(i) AS a, BIT_OR(i) AS b, BOOL_OR(b) AS c, MEAN(d) AS d FROM v",
+    "SELECT b, GROUPING_ID(b) AS g FROM v GROUP BY CUBE (b) ORDER BY b, g",
+    "SELECT e FROM v LATERAL VIEW EXPLODE_OUTER(arr) t AS e ORDER BY e", "SELECT p, e FROM v LATERAL VIEW POSEXPLODE_OUTER(arr) t AS p, e ORDER BY e",
     "SELECT a.i, c.l FROM v AS a LEFT JOIN v AS c ON a.i = c.i AND c.b ORDER BY 1, 2",
     "SELECT i FROM v AS a LEFT ANTI JOIN v AS c ON a.i = c.i ORDER BY i",
     "SELECT i FROM v LEFT SEMI JOIN (SELECT i AS j FROM v) AS w ON i = j ORDER BY i",
