@@ -14,6 +14,7 @@ shard/    a durable collection's metadata: decisions, commits, leases, timelines
 reading/  from parts back to rows: listing, fetching, snapshots, changes as they come
 upkeep/   what keeps a shard small and fast: merging, collecting, checking
 handles/  what users hold: stores, shards, readers, writers, owners of timelines
+ingest/   upserts without a pipeline: commands with times, by any number of replicas
 spark/    Spark as the data plane; the only package that imports pyspark
 cli/      the store seen and tended from a terminal
 testing/  what tests need and production must never import: simulator, faults, checkers

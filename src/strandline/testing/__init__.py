@@ -1,6 +1,7 @@
 """What tests need and production must never import: simulated histories, faults, checkers.
 
 bank_appends       shell  mutants of appends, commits and timelines
+bank_ingest        shell  mutants of ingest: verdicts, times, stash, comparison
 bank_leases        shell  mutants of leases: pulses, holds and pins
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
 bank_upkeep        shell  mutants of upkeep: compaction, collection, retention, manifests
@@ -34,6 +35,7 @@ tables             pure   test data written as a table
 task               shell  a simulated task, and the life of its process
 toy                pure   shards whose rows are small numbers, and what a reader would see
 trace              shell  who did what when, as a running hash and its last lines
+upserting          shell  replicas that upsert one stream together, and what must come of it
 waiting            shell  simulated events and conditions
 workload           shell  calls that are recorded
 world              shell  a store with simulated processes in it
