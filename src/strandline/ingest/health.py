@@ -35,7 +35,7 @@ class Sight:
     frontier: Frontier
     """How far its input is complete."""
     upper: Frontier
-    """How far its output is settled."""
+    """How far its output is settled; of a read-only one, how far it has compared."""
     oldest: int | None = None
     """The earliest time of which commands are held."""
     buffered_bytes: int = 0
@@ -111,5 +111,5 @@ class Watch:
         if sight.busy:
             return Health.STALLED, f"it has been {sight.busy} {seconds}"
         if sight.read_only:
-            return Health.STALLED, f"it is read-only, and nobody has settled anything {seconds}"
+            return Health.STALLED, f"it is read-only, and others have settled nothing {seconds}"
         return Health.STALLED, f"nothing was settled {seconds}"

@@ -117,10 +117,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind):
         texts = [None if each is None else each.hex() for each in column.to_pylist()]
         return pa.chunked_array([pa.array(texts, pa.string())])
-    if is_.is_floating(kind):
-        # Minus zero is zero as a key, so it is as a text.
-        column = pc.add(column.cast(pa.float64()), 0.0)
-    elif is_.is_timestamp(kind) and kind.tz is not None:
+    if is_.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit))
     elif is_.is_duration(kind):
         column = column.cast(pa.int64())

@@ -113,8 +113,8 @@ class Upserter:
 
     @property
     def upper(self) -> Frontier:
-        """How far everything was settled when it was last looked at."""
-        return min(target.upper for target in self.targets)
+        """How far it has come: everything before is settled, and compared if it is read-only."""
+        return min(target.done for target in self.targets)
 
     def step(self) -> bool:
         """One turn; whether anything has moved. Errors of the world pass through."""

@@ -212,7 +212,7 @@ def _end(process: Host, upserter: Upserter, bindings: Bindings, topic: Topic) ->
         now = process.world.sim.elapsed_ms()
         begin = now if begin is None else begin
         everything = not bindings.known.beyond(topic.ends())
-        if everything and bindings.known.upper <= min(t.done for t in upserter.targets):
+        if everything and bindings.known.upper <= upserter.upper:
             upserter.stop()
             return
         if now - begin > _PATIENCE_MS:
