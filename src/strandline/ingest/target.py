@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.errors import SinceError
+from strandline.errors import FencedError, SinceError
 from strandline.ingest.decide import decide
 from strandline.model.frontier import Frontier
 
@@ -37,9 +37,17 @@ class Target:
         self._limit_bytes = limit_bytes
         self._metrics = shard.machine.env.metrics
 
-    def look(self, *, audits: bool) -> Frontier:
-        """See how far the shard is settled; without audits that much is done."""
+    def look(self, *, audits: bool, epoch: int) -> Frontier:
+        """See how far the shard is settled; without audits that much is done.
+
+        Who writes and has an older epoch than the shard learns it here, busy or not.
+        """
         self.upper = self._seen()
+        newest = self.shard.machine.state.epoch
+        if not audits and epoch < newest:
+            raise FencedError(
+                f"shard {self.shard.name} belongs to epoch {newest}, this ingest is of {epoch}"
+            )
         if not audits:
             self.done = self.upper
         return self.done

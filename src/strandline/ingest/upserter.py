@@ -119,7 +119,9 @@ class Upserter:
     def step(self) -> bool:
         """One turn; whether anything has moved. Errors of the world pass through."""
         self._busy = "reading its shards"
-        needed = min(target.look(audits=self.read_only) for target in self.targets)
+        needed = min(
+            target.look(audits=self.read_only, epoch=self._epoch) for target in self.targets
+        )
         reached = max(target.upper for target in self.targets)
         moved = self._poll(Want(needed, reached, binds=not self.read_only))
         for target in self.targets:
