@@ -201,7 +201,7 @@ def differential(sim: Simulation) -> None:
 
 
 def test_s34_the_operator_and_a_plain_dict_agree_at_every_time() -> None:
-    report = run_seeds(differential, range(30))
+    report = run_seeds(differential, range(24))
     assert report.never("spilled", "not spilled", "raced", "alone") == []
 
 

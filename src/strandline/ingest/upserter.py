@@ -102,6 +102,7 @@ class Upserter:
         self._watch = Watch(self._env.clock.monotonic_ms(), self._options.stall_ms)
         self._closed = self._env.tasks.event()
         self._starts = 0
+        self._promoted: int | None = None
         self._trouble = ""
         self._busy = ""
         self._ended: Health | None = None
@@ -118,6 +119,7 @@ class Upserter:
 
     def step(self) -> bool:
         """One turn; whether anything has moved. Errors of the world pass through."""
+        self._take_over()
         self._busy = "reading its shards"
         needed = min(
             target.look(audits=self.read_only, epoch=self._epoch) for target in self.targets
@@ -156,15 +158,13 @@ class Upserter:
         return self.status()
 
     def promote(self, epoch: int) -> None:
-        """Write from now on, and refuse whoever has an older epoch, for ever."""
+        """Refuse whoever has an older epoch, for ever, and write from the next turn on.
+
+        Call it from anywhere: a turn that goes on ends as it began.
+        """
         for target in self.targets:
             target.shard.fence(epoch)
-        self._epoch = epoch
-        for target in self.targets:
-            target.road.close()
-            rules = self._options.rules if target is self.table else None
-            target.road = self._road(target.shard, rules)
-        self.read_only = False
+        self._promoted = epoch
 
     def status(self) -> Status:
         """How it is: never `running` when it is not."""
@@ -219,6 +219,18 @@ class Upserter:
                 return
             if not moved:
                 self._closed.wait(self._options.pause_ms)
+
+    def _take_over(self) -> None:
+        """Begin a promoted epoch; roads know theirs, so they are new ones."""
+        promoted, self._promoted = self._promoted, None
+        if promoted is None:
+            return
+        self._epoch = promoted
+        for target in self.targets:
+            target.road.close()
+            rules = self._options.rules if target is self.table else None
+            target.road = self._road(target.shard, rules)
+        self.read_only = False
 
     def _poll(self, want: Want) -> bool:
         """Take commands in, unless there is more than enough to do with those that are held."""

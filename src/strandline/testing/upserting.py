@@ -42,7 +42,7 @@ RAW = pa.schema(
         ("_offset", pa.int64()),
     ]
 )
-_PATIENCE_MS = 120_000
+_PATIENCE_MS = 45_000
 """How long a replica may need in times of peace."""
 
 
