@@ -188,3 +188,30 @@ def test_another_road_can_compute(store, shard, feed):
         upserter.step()
     assert used == [("t", 4)]
     assert content(shard, 0) == [(1, "a")]
+
+
+def test_status_can_be_asked_by_another_task_while_a_turn_changes_everything(
+    store, shard, feed, monkeypatch
+):
+    feed.give((3, 1, "a"), (4, 2, "b"), frontier=0)
+    with Upserter(store, shard, feed) as upserter:
+        upserter.step()
+        with monkeypatch.context() as context:
+            context.setattr(upserter.table, "stash", None)
+            status = upserter.status()
+        assert (status.oldest, status.spilled_bytes) == (3, 0)
+        assert status.buffered_bytes > 0
+
+
+def test_closing_lets_go_of_the_rest_if_one_fails(store, shard, feed, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def refuse():
+        raise UsageError("not now")
+
+    feed.close = refuse
+    upserter = Upserter(store, shard, feed)
+    upserter._temporary.blob()
+    with pytest.raises(UsageError):
+        upserter.close()
+    assert list(tmp_path.iterdir()) == []

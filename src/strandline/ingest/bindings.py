@@ -41,7 +41,8 @@ _WAIT_MS = 1_000
 """How long new bindings that are known to exist are waited for in one go."""
 _ATTEMPTS = 8
 _MOVE_TIMES = 64
-"""The hold is moved when that lets go of so many times: each move is a commit."""
+_MOVE_CLOCK_TIMES = 60_000
+"""The hold is moved when that lets go of so many times, or milliseconds: each move is a commit."""
 
 
 class Bindings:
@@ -96,7 +97,8 @@ class Bindings:
 
     def hold(self, name: str, since: Time) -> None:
         """Keep what is bound from `since` on apart, for `name`; moves forward, and rarely."""
-        if self._held is None or since >= self._held + _MOVE_TIMES:
+        step = _MOVE_CLOCK_TIMES if self._by_clock else _MOVE_TIMES
+        if self._held is None or since >= self._held + step:
             self.shard.hold(name, since, note="times that its ingest has not settled yet")
             self._held = since
 

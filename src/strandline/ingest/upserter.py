@@ -11,6 +11,7 @@ needs neither help nor a restart (S35).
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -107,6 +108,8 @@ class Upserter:
         self._busy = ""
         self._ended: Health | None = None
         self._stalled = False
+        self._held: tuple[int | None, int, int] = (None, 0, 0)
+        """The oldest time that is held, bytes in memory, bytes spilled: for who asks meanwhile."""
 
     @property
     def targets(self) -> list[Target]:
@@ -128,6 +131,7 @@ class Upserter:
         moved = self._poll(Want(needed, reached, binds=not self.read_only))
         for target in self.targets:
             moved |= self._advance(target)
+        self._count_held()
         self._busy = ""
         self._trouble = ""
         self._watch.turned(self._env.clock.monotonic_ms(), self.upper, self.frontier)
@@ -168,15 +172,13 @@ class Upserter:
 
     def status(self) -> Status:
         """How it is: never `running` when it is not."""
-        oldest = [
-            each for each in (target.stash.oldest for target in self.targets) if each is not None
-        ]
+        oldest, buffered, spilled = self._held
         sight = Sight(
             self.frontier,
             self.upper,
-            min(oldest, default=None),
-            sum(target.stash.memory_bytes for target in self.targets),
-            sum(target.stash.spilled_bytes for target in self.targets),
+            oldest,
+            buffered,
+            spilled,
             trouble=self._trouble,
             busy=self._busy,
             read_only=self.read_only,
@@ -190,11 +192,12 @@ class Upserter:
         self._closed.set()
 
     def close(self) -> None:
-        """Let go of everything. Repeating it is harmless."""
-        self._feed.close()
-        for target in self.targets:
-            target.close()
-        self._temporary.close()
+        """Let go of everything, also if some of it fails. Repeating it is harmless."""
+        with ExitStack() as stack:
+            stack.callback(self._temporary.close)
+            for target in self.targets:
+                stack.callback(target.close)
+            stack.callback(self._feed.close)
 
     def __enter__(self) -> Self:
         return self
@@ -274,10 +277,21 @@ class Upserter:
     def _advance(self, target: Target) -> bool:
         target.drop()
         target.relieve()
+        self._count_held()
         self._busy = f"settling shard {target.shard.name}"
         if self.read_only:
             return target.audit(self.frontier)
         return target.settle(self.frontier)
+
+    def _count_held(self) -> None:
+        """Other tasks must not look into a stash that changes: they are shown these numbers."""
+        stashes = [target.stash for target in self.targets]
+        times = [stash.oldest for stash in stashes]
+        self._held = (
+            min((time for time in times if time is not None), default=None),
+            sum(stash.memory_bytes for stash in stashes),
+            sum(stash.spilled_bytes for stash in stashes),
+        )
 
     def _target(self, shard: Shard, rules: Rules | None) -> Target:
         stash = Stash(
