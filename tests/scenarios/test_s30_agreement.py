@@ -27,8 +27,8 @@ def diverged(sim: Simulation) -> None:
     times = range(3, 9)
     script.give(*((time, "k", time, f"v{time}") for time in times), frontier=0)
     other.give(*((time + 1, "k", time, f"v{time}") for time in times), frontier=0)
-    right, wrong = Replica(first, script), Replica(second, other)
-    sim.run_until_quiet(horizon_ms=5)
+    right, wrong = Replica(first, script, audits=True), Replica(second, other, audits=True)
+    sim.run_until(lambda: right.upserter._turned and wrong.upserter._turned, within_ms=1_000)
     script.frontier = other.frontier = 10
     sim.run_until(lambda: right.task.done() or wrong.task.done(), within_ms=20_000)
     stopped, left = (right, wrong) if right.task.done() else (wrong, right)

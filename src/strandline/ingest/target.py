@@ -37,14 +37,14 @@ class Target:
         self._limit_bytes = limit_bytes
         self._metrics = shard.machine.env.metrics
 
-    def look(self, *, audits: bool, epoch: int) -> Frontier:
+    def look(self, *, audits: bool, epoch: int | None) -> Frontier:
         """See how far the shard is settled; without audits that much is done.
 
-        Who writes and has an older epoch than the shard learns it here, busy or not.
+        Who writes, at an epoch that is older than the shard's, learns it here, busy or not.
         """
         self.upper = self._seen()
         newest = self.shard.machine.state.epoch
-        if not audits and epoch < newest:
+        if epoch is not None and epoch < newest:
             raise FencedError(
                 f"shard {self.shard.name} belongs to epoch {newest}, this ingest is of {epoch}"
             )
@@ -96,7 +96,9 @@ class Target:
         settled = self.road.settle(self._due(plan), _start(plan), plan.end)
         self._metrics.add("ingest_won" if settled.won else "ingest_lost", self.shard.name)
         moved = self.upper < settled.upper
-        self.upper = self.done = max(self.upper, settled.upper)
+        self.upper = max(self.upper, settled.upper)
+        # Further than this attempt went, nothing was computed that could have been compared.
+        self.done = min(plan.end, self.upper)
         return moved
 
     def close(self) -> None:

@@ -66,6 +66,9 @@ class Options:
     epoch: int = 0
     read_only: bool = False
     """Compute and compare, and write nothing, until `promote`."""
+    audits: bool = False
+    """Whether one that writes also computes what others were faster with, to compare it: then a
+    replica that disagrees is told even if it comes late with everything."""
     limit_bytes: int = 16 * 1024 * 1024
     """How much is settled at once, if there is more."""
     memory_bytes: int = 64 * 1024 * 1024
@@ -108,6 +111,7 @@ class Upserter:
         self._busy = ""
         self._ended: Health | None = None
         self._stalled = False
+        self._turned = False
         self._held: tuple[int | None, int, int] = (None, 0, 0)
         """The oldest time that is held, bytes in memory, bytes spilled: for who asks meanwhile."""
 
@@ -125,7 +129,7 @@ class Upserter:
         self._take_over()
         self._busy = "reading its shards"
         needed = min(
-            target.look(audits=self.read_only, epoch=self._epoch) for target in self.targets
+            target.look(audits=self._audits(), epoch=self._writes_as()) for target in self.targets
         )
         reached = max(target.upper for target in self.targets)
         moved = self._poll(Want(needed, reached, binds=not self.read_only))
@@ -134,6 +138,7 @@ class Upserter:
         self._count_held()
         self._busy = ""
         self._trouble = ""
+        self._turned = True
         self._watch.turned(self._env.clock.monotonic_ms(), self.upper, self.frontier)
         return moved
 
@@ -279,9 +284,16 @@ class Upserter:
         target.relieve()
         self._count_held()
         self._busy = f"settling shard {target.shard.name}"
-        if self.read_only:
+        if target.done < target.upper:
             return target.audit(self.frontier)
-        return target.settle(self.frontier)
+        return not self.read_only and target.settle(self.frontier)
+
+    def _audits(self) -> bool:
+        """Whether what is settled must be compared; who writes begins with where it starts."""
+        return self.read_only or (self._options.audits and self._turned)
+
+    def _writes_as(self) -> int | None:
+        return None if self.read_only else self._epoch
 
     def _count_held(self) -> None:
         """Other tasks must not look into a stash that changes: they are shown these numbers."""

@@ -149,6 +149,7 @@ def upserting(topic: Topic, *, read_only: bool = False, wrong: bool = False) -> 
         options = Options(
             errors=ERRORS,
             read_only=read_only,
+            audits=process.random.random() < 0.3,
             limit_bytes=process.random.choice((1, 200, 1_000_000)),
             memory_bytes=process.random.choice((1, 300, 1_000_000)),
             pause_ms=20,
