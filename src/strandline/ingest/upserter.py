@@ -250,10 +250,11 @@ class Upserter:
             return False
         self._busy = "waiting for its input"
         polled = self._feed.poll(want)
-        self._bridge(polled.since)
+        # Kept before anything else can fail: the feed does not give it out again.
         self._take(polled.commands)
         moved = self.frontier < polled.frontier
         self.frontier = max(self.frontier, polled.frontier)
+        self._bridge(polled.since)
         return moved or polled.commands is not None
 
     def _bridge(self, since: Frontier) -> None:

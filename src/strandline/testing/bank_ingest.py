@@ -82,7 +82,7 @@ def settles_one_time_too_many(planting: Planting) -> None:
     planting.swap(target, "decide", wrong)
 
 
-@mutant("what a peer has settled is compared by digest (S30)", "ingest, wrong", BANK)
+@mutant("what a peer has settled is compared by digest (S30)", "ingest_wrong", BANK)
 def divergence_is_dropped_unseen(planting: Planting) -> None:
     def verified(self: road.ArrowRoad, updates: pa.Table, lower: int, end: Frontier) -> Frontier:  # noqa: ARG001
         return end

@@ -355,7 +355,7 @@ CASES = {
         ),
         Case("ingest", _ingest, judge=_ingested, faults_ms=2_000),
         Case(
-            "ingest, wrong",
+            "ingest_wrong",
             _ingest_wrong,
             judge=_ingested,
             off=("suspend", "crash"),
