@@ -82,6 +82,7 @@ class Replica:
                 self._join(standing)
                 return self._planner.plan(standing)
             case n.TakeCheckpoint():
+                self._join(standing)
                 self._checkpoint(standing)
             case _:
                 _stop(self._journal.pipeline, step)

@@ -217,6 +217,7 @@ def judge(world: World) -> None:
     wrong = list(shop.wrong)
 
     def look(process: Host) -> None:
+        process.heal()
         wrong.extend(_differences(shop, process.store))
 
     world.start("judge", look)
