@@ -18,6 +18,7 @@ upkeep/   what keeps a shard small and fast: merging, collecting, checking
 journal/  what a pipeline did, as a chain of records, and what follows from it
 handles/  what users hold: stores, shards, readers, writers, owners of timelines
 ingest/   upserts without a pipeline: commands with times, by any number of replicas
+pipeline/  one running program: transactions, replicas, replay
 spark/    Spark as the data plane; the only package that imports pyspark
 cli/      the store seen and tended from a terminal
 testing/  what tests need and production must never import: simulator, faults, checkers

@@ -2,7 +2,7 @@
 
 agree     pure   whether two computations of one time agree
 catalog   pure   the collections of a program and their shards
-compute   pure   the Computer port: what a sealed transaction makes of the collections
+compute   shell  the Computer port: what a sealed transaction makes of the collections
 land      shell  lands what was computed in the shards, before anybody commits it
 meaning   pure   what the rows of a transaction mean for a table, in Arrow
 offer     pure   when an automatic transaction closes
