@@ -18,6 +18,9 @@ class Case:
         self.limit = limit
         self.expected = (numbers(late), numbers(due), numbers(early), Frontier(end))
 
+    def __str__(self) -> str:
+        return f"{self.held} at {self.upper} until {self.frontier} within {self.limit}"
+
 
 def numbers(text) -> tuple[int, ...]:
     return () if text in {"-", None} else tuple(int(each) for each in str(text).split(","))
