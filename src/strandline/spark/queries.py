@@ -14,7 +14,7 @@ from strandline.errors import SchemaError
 from strandline.model.ids import printable
 from strandline.spark.reasons import reason_for
 from strandline.spark.relations import relations
-from strandline.spark.sessions import register
+from strandline.spark.sessions import configure
 from strandline.spark.table import frame_of
 from strandline.views.rewrite import query_sql
 
@@ -41,7 +41,8 @@ class Raised(Exception):  # noqa: N818 - an answer for some rows, not an error o
 
 def own_session(spark: SparkSession) -> SparkSession:
     """A session of the same Spark with the settings that decide what a query means."""
-    made = register(spark.newSession())
+    made = spark.newSession()
+    configure(made)
     for name, value in _SETTINGS.items():
         made.conf.set(name, value)
     return made
