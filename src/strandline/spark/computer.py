@@ -32,7 +32,7 @@ from strandline.spark.view_full import FullViews
 from strandline.spark.view_linear import LinearViews
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -47,9 +47,19 @@ if TYPE_CHECKING:
 class SparkComputer:
     """Computes transactions of a store's shards. Close it, or use it with `with`."""
 
-    def __init__(self, store: Store, spark: SparkSession, resolve_secret: ResolveSecret) -> None:
-        """`resolve_secret` runs where rows are fetched: it must be importable there."""
-        self._spark = own_session(spark)
+    def __init__(
+        self,
+        store: Store,
+        spark: SparkSession,
+        resolve_secret: ResolveSecret,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`resolve_secret` runs where rows are fetched: it must be importable there.
+
+        `settings` are Spark's for the session of its own; none of them changes an answer.
+        """
+        self._spark = own_session(spark, settings or {})
         self._resolve = resolve_secret
         self._desks = Desks(store)
         self.jobs = 0

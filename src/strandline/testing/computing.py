@@ -157,8 +157,9 @@ class ArrowComputer:
         if name not in updates:
             return old
         names = old.schema.names
-        whole = pa.concat_tables([as_updates(old, names), updates[name].select([*names, "_diff"])])
-        return expanded(consolidate(whole))
+        before = as_updates(old, names)
+        changes = updates[name].select([*names, "_diff"]).cast(before.schema)
+        return expanded(consolidate(pa.concat_tables([before, changes])))
 
 
 def decode_all(came: Sequence[pa.Table], how: Reading) -> Incoming:
