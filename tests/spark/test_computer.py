@@ -124,7 +124,7 @@ def customer_rows(random, time):
     [
         (text, draw, seed)
         for text, draw in ((SHOP, shop_rows), (EVENTS, event_rows), (CUSTOMERS, customer_rows))
-        for seed in range(2)
+        for seed in range(1)
     ],
     ids=lambda each: each.__name__ if callable(each) else str(each)[:1].strip() or "text",
 )
@@ -184,18 +184,26 @@ GROUNDS = ("orders", "orders_errors", "big", "bigger", "copies")
 
 SETTINGS = [
     {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"},
-    {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "true"},
-    {"spark.sql.codegen.wholeStage": "false", "spark.sql.leafNodeDefaultParallelism": "4"},
-    {"spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"},
-]  # fmt: skip
+    {"spark.sql.shuffle.partitions": "4", "spark.sql.leafNodeDefaultParallelism": "4"},
+    {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    },
+]
+GROUPED = """
+CREATE TABLE orders (id BIGINT, customer BIGINT, amount BIGINT, PRIMARY KEY (id)) USING generator;
+CREATE MATERIALIZED VIEW large AS SELECT id, amount * 2 AS twice FROM orders WHERE amount > 10;
+CREATE MATERIALIZED VIEW totals REFRESH FULL AS
+  SELECT customer, COUNT(*) AS n, SUM(amount) AS amount FROM orders GROUP BY customer;
+"""
 
 
 def test_digests_do_not_depend_on_how_spark_computes(store, computer, spark):
-    shop = Transactions(store, SHOP, computer)
+    shop = Transactions(store, GROUPED, computer)
     others = [SparkComputer(store, spark, resolve_secret, settings=each) for each in SETTINGS]
-    for time in range(3):
+    for time in range(2):
         random = Random(time)
-        some = [shop_rows(random, 3)["orders"] for _ in range(4)]
+        some = [[order(random.randrange(9), key % 3, key) for key in range(9)] for _ in range(4)]
         intake = shop.staged("orders", *some)
         work = shop.work(intake, writes=False)
         expected = shop.run(intake)
