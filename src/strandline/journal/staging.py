@@ -33,7 +33,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Standing)
 
 
-def digest_of(payload: Content) -> bytes:
+def digest_of(payload: bytes) -> bytes:
     """What `StagedRef` says of an object's bytes."""
     return blake2b(payload, digest_size=16).digest()
 
@@ -45,13 +45,18 @@ def stage(env: Env, pipeline: str, payload: bytes, *, rows: int = 0) -> StagedRe
 
 def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
     """What was staged, or `CorruptionError` naming what is wrong with it (S59)."""
+    return intact(env.patient(lambda: env.blob.get(ref.key)), pipeline, ref)
+
+
+def intact(payload: Content | None, pipeline: str, ref: StagedRef) -> bytes:
+    """What was read of a staged object, if it is what the record says."""
     what = f"staged object {ref.key} of pipeline {pipeline}"
-    payload = env.patient(lambda: env.blob.get(ref.key))
     if payload is None:
         raise CorruptionError(f"{what} is missing")
-    if len(payload) != ref.size or digest_of(payload) != ref.digest:
+    found = bytes(payload)
+    if len(found) != ref.size or digest_of(found) != ref.digest:
         raise CorruptionError(f"{what} is damaged: its digest does not match the record's")
-    return bytes(payload)
+    return found
 
 
 def program_record(env: Env, pipeline: str, name: str, text: str) -> Program:
