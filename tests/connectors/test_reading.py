@@ -25,6 +25,7 @@ def test_options_say_how_rows_are_read():
     )
     assert made.sequence_by == ("lsn", "id")
     assert made.notation == Notation("us", "base64")
+    assert [reading(SCHEMA, (), o).fails for o in ({}, {"onError": "fail"})] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,12 @@ def test_an_unknown_connector_is_refused_with_those_that_there_are():
         fetch(Split("strandline.errors", {}, "0", 0, 1), str)
 
 
+def test_s90_a_source_is_not_opened_with_a_secret_in_its_options():
+    with pytest.raises(UsageError, match="env:NAME") as caught:
+        open_source("generator", {"password": "hunter2"}, PORTS)
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", sorted(set(CONNECTORS) - {"kafka"}))
 def test_each_connector_can_be_opened_and_fetched_from(name):
     module = import_module(CONNECTORS[name])

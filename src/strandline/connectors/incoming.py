@@ -87,6 +87,13 @@ class Incoming:
             kept = kept.append_column(f"{ORDER}{at}", good[name])
         return kept
 
+    @property
+    def truncations(self) -> list[tuple[str, int]]:
+        """Where the source says that no key holds anything. Whoever applies it replaces the
+        table's content by the rows of that partition beyond the last such offset."""
+        found = self.table.filter(self.table["_truncate"])
+        return list(zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True))
+
     def _good(self) -> pa.Table:
         return self.table.filter(
             pc.and_(self.table["_error"].is_null(), pc.invert(self.table["_truncate"]))

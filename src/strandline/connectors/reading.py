@@ -4,6 +4,8 @@ option            values                              meaning
 ----------------  ----------------------------------  ----------------------------------------
 format            json csv avro (parquet: as it is)   what a value is
 envelope          append upsert debezium              what a row means
+onError           collect fail                        what becomes of values that can't be
+                                                      decoded: error rows, or the end of it
 sequenceBy        columns                             which of a key's rows is the last
 newColumns        ignore add                          fields that the table has no column for
 numberUnit        s ms us ns                          of numbers that are timestamps
@@ -39,6 +41,7 @@ _CHOICES = {
     "numberUnit": tuple(UNITS),
     "decimals": ("text", "base64"),
     "avro.framing": ("none", "confluent"),
+    "onError": ("collect", "fail"),
 }
 _WORDS = ("sequenceBy", "csv.delimiter", "csv.columns", "avro.schema")
 OPTIONS = (*_CHOICES, *_WORDS)
@@ -61,6 +64,8 @@ class Reading:
     columns: tuple[str, ...] = ()
     avro_schema: str = ""
     framing: str = "none"
+    fails: bool = False
+    """Whether an error row stops the pipeline; decoding itself never does."""
 
     @property
     def keyed(self) -> bool:
@@ -83,6 +88,7 @@ def reading(schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str])
         names(options.get("csv.columns", "")),
         options.get("avro.schema", ""),
         options.get("avro.framing", "none"),
+        options.get("onError") == "fail",
     )
     if wrong := [*_wrong_choices(options), *_wrong_together(made)]:
         raise UsageError("; ".join(wrong))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from strandline.connectors.secret import without_secrets
 from strandline.errors import UsageError
 from strandline.model.ids import printable
 
@@ -29,8 +30,8 @@ CONNECTORS = {
 
 
 def open_source(connector: str, options: Mapping[str, str], ports: Ports) -> Source:
-    """The source that a table's USING and OPTIONS ask for."""
-    return cast("Open", _named(connector, "open_source"))(options, ports)
+    """The source that a table's USING and OPTIONS ask for; secrets must be references in them."""
+    return cast("Open", _named(connector, "open_source"))(without_secrets(options), ports)
 
 
 def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:
