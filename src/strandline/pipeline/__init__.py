@@ -3,7 +3,6 @@
 agree     pure   whether two computations of one time agree
 catalog   pure   the collections of a program and their shards
 compute   pure   the Computer port: what a sealed transaction makes of the collections
-handles   shell  explicit transactions: rows of several tables that count together
 land      shell  lands what was computed in the shards, before anybody commits it
 meaning   pure   what the rows of a transaction mean for a table, in Arrow
 offer     pure   when an automatic transaction closes

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from strandline.connectors.position import Range
 from strandline.connectors.source import Limits
-from strandline.errors import UsageError
+from strandline.errors import ConflictError, UsageError
+from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
 from strandline.journal.staging import stage
 from strandline.pipeline.compute import Intake
-from strandline.pipeline.handles import Handles
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.connectors.push import Staging
+    from strandline.journal.handles import Handle
     from strandline.journal.record import StagedRef
     from strandline.journal.standing import Standing
-    from strandline.pipeline.handles import Opened
     from strandline.pipeline.rig import Rig
 
 TRANSACTION = "transaction"
@@ -72,25 +72,44 @@ class Planner:
         return Intake(sealed.endpoint, sealed.table, splits)
 
     def _explicit(self, standing: Standing) -> bool:
-        """Commit or abort one handle, if there is one to be; open ones are left alone."""
+        """Carry out what the user of one handle said; open ones are left alone.
+
+        The standing is older than what the slots say, as it has to be (see `journal.handles`).
+        """
         now_ms = self._rig.store.env.patient(self._rig.store.env.consensus.now_ms)
         for handle in self._handles.all():
-            if handle in standing.closed:
+            if handle.closed is not None:
                 continue
-            opened = self._handles.read(handle)
-            if opened.asked:
-                self._seal(standing, self._staged(standing, opened), handle)
+            if handle.id in standing.closed:
+                self._handles.settle(handle.id, standing.closed[handle.id])
+            elif handle.frozen is not None and handle.frozen.commit:
+                self._seal(standing, self._staged(standing, handle), handle.id)
                 return True
-            if now_ms - opened.touched_ms > self._rig.settings.handle_ttl_ms:
-                self._rig.journal.propose(standing, [Abort(handle, "idle for too long")])
+            elif handle.frozen is not None:
+                self._abort(standing, handle.id, "its user aborted it")
+                return True
+            elif now_ms - handle.touched_ms > self._rig.settings.handle_ttl_ms:
+                self._expire(standing, handle.id)
                 return True
         return False
 
-    def _staged(self, standing: Standing, opened: Opened) -> list[Input]:
+    def _expire(self, standing: Standing, handle: str) -> None:
+        """Frozen first: its user may have come back this moment, and then nothing happens."""
+        try:
+            self._handles.freeze(handle, commit=False)
+        except ConflictError:
+            return
+        self._abort(standing, handle, "idle for too long")
+
+    def _abort(self, standing: Standing, handle: str, reason: str) -> None:
+        if not isinstance(self._rig.journal.propose(standing, [Abort(handle, reason)]), Lost):
+            self._handles.settle(handle, None, reason)
+
+    def _staged(self, standing: Standing, handle: Handle) -> list[Input]:
         t = standing.next_t
         return [
             Input(t, f"{TRANSACTION}.{table}", table, None, refs, {})
-            for table, refs in sorted(opened.tables().items())
+            for table, refs in sorted(handle.tables().items())
         ]
 
     def _offers(self, standing: Standing) -> dict[str, Offered]:

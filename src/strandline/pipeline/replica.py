@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import FencedError, JournalError, ReplayDivergedError, UsageError
 from strandline.journal import next as n
 from strandline.journal.checkpoint import Checkpoints, Facts
+from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Commit, Endpoint, Promote
 from strandline.journal.staging import program_record
@@ -181,7 +182,8 @@ class Replica:
         rig = self._rig
         checkpoints = Checkpoints(self._journal)
         facts = Facts(rig.settings.fingerprint(), *self._content(standing))
-        after = checkpoints.publish(standing, facts)
+        settled = Handles(rig.store.env, self._journal.pipeline).settled(standing)
+        after = checkpoints.publish(standing, facts, forget=settled)
         if isinstance(after, Lost):
             return
         self.want(n.Want.NOTHING)

@@ -10,6 +10,7 @@ cases              shell  whole histories, and how they are judged
 checkers           pure   judge recorded histories: what is wrong, as sentences
 clerks             shell  roles around a journal: replicas without anything to compute
 clock              shell  clocks of simulated processes and of the simulated store
+computing          shell  a computer of plain Arrow, in one process
 conformance        shell  what every Blob and every Consensus must show
 conformance_source shell  what every source must show
 conformance_tasks  shell  what every implementation of Tasks and Clock must show
@@ -26,6 +27,7 @@ observer           shell  sees every effect on the shared store of a history
 oracle             pure   what a shard must hold at each time, by what writers were told
 owners             shell  roles around a timeline
 picking            shell  chooses which ready task runs next
+pipelines          shell  roles around a pipeline, and its judge
 reference          pure   an engine of plain lists and dicts, slow and obviously right
 remains            shell  what a history leaves behind in its store
 roles              shell  what simulated processes do with shards

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from strandline.connectors.raw import raw_batch
 from strandline.errors import ConflictError, FencedError, JournalError, NotFoundError, StoreError
+from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
 from strandline.journal.next import Want
-from strandline.pipeline.handles import Handles
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import recorded, replay
@@ -32,6 +32,7 @@ from strandline.views.parse import parse
 
 if TYPE_CHECKING:
     from strandline.handles.store import Store
+    from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
     from strandline.testing.roles import Role
     from strandline.testing.world import Host, World
@@ -44,7 +45,7 @@ CREATE MATERIALIZED VIEW totals REFRESH FULL AS
   SELECT COUNT(*) AS orders, SUM(amount) AS amount FROM orders;
 """
 _KEYS = 5
-_Row = dict[str, int]
+_Row = dict[str, int | None]
 
 
 @dataclass
@@ -59,6 +60,8 @@ class Shop:
     promised: set[str] = field(default_factory=set)
     """Handles whose owner was told that it is asked for."""
     sent: int = 0
+    fed: bool = False
+    """Nothing more is sent."""
     seen: dict[tuple[str, int], list[_Row]] = field(default_factory=dict)
     """What readers saw of a collection at a time."""
     wrong: list[str] = field(default_factory=list)
@@ -88,6 +91,7 @@ def feeder(shop: Shop) -> Role:
             # A key's records are in one partition, as in any topic.
             shop.topic.send(str(key % 2), str(key).encode(), value)
             process.sleep(60)
+        shop.fed = True
 
     return run
 
@@ -114,53 +118,64 @@ def replica(shop: Shop) -> Role:
                 raise
 
         repeat(process, step, pause_ms=5)
-        _drain(process, running)
+        _drain(shop, process, running)
         running.close()
 
     return run
 
 
-def _drain(process: Host, running: Replica) -> None:
-    """When peace has come, go on until all that was sent is committed."""
-    for _ in range(2_000):
+def _drain(shop: Shop, process: Host, running: Replica) -> None:
+    """When peace has come, go on until nothing more is sent and all that was is committed."""
+    for _ in range(5_000):
         try:
-            if running.step() > 0 and running.standing.sealed is None:
-                return
+            rest_ms = running.step()
         except StoreError:
             running.renew()
-            process.sleep(100)
-    raise HistoryError(f"{process.name} still has work after 2,000 steps of peace")
+            rest_ms = 100
+        if rest_ms > 0:
+            if shop.fed and running.standing.sealed is None and _taken(shop, running.standing):
+                return
+            process.sleep(rest_ms)
+    raise HistoryError(f"{process.name} still has work after 5,000 steps of peace")
+
+
+def _taken(shop: Shop, standing: Standing) -> bool:
+    sent = {partition: end for partition, end in shop.topic.ends.items() if end}
+    return standing.positions.get("orders", {}) == sent
 
 
 def shopper(shop: Shop) -> Role:
-    """Owns explicit transactions: commits some, leaves some open, repeats what got no answer."""
+    """Owns explicit transactions: commits some, aborts some, leaves some open."""
 
     def run(process: Host) -> None:
         handles = Handles(process.store.env, NAME)
-
-        def step() -> None:
-            handle = handles.begin()
-            shop.inserted[handle] = []
-            for chunk in range(process.random.randrange(1, 3)):
-                key = 100 + process.random.randrange(3)
-                row = {"id": key, "amount": process.random.randrange(9)}
-                payload = _payload(row)
-                for _ in range(process.random.randrange(1, 3)):
-                    handles.insert(handle, "orders", payload, rows=1, chunk=chunk)
-                shop.inserted[handle].append(row)
-            if process.random.random() < 0.6:
-                shop.asked.add(handle)
-                handles.ask(handle)
-                shop.promised.add(handle)
-
         while process.running():
             try:
-                step()
+                _shopping(shop, process, handles)
             except (StoreError, ConflictError, NotFoundError) as error:
                 process.world.sim.sometimes(f"a shopper: {type(error).__name__}")
             process.sleep(400)
 
     return run
+
+
+def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
+    """One transaction; chunks whose answer got lost are sent again."""
+    handle = handles.open(Journal(process.store.env, NAME).refresh())
+    shop.inserted[handle] = []
+    for chunk in range(process.random.randrange(1, 3)):
+        key = 100 + process.random.randrange(3)
+        row: _Row = {"id": key, "amount": process.random.randrange(9)}
+        shop.inserted[handle].append(row)
+        for _ in range(process.random.randrange(1, 3)):
+            handles.insert(handle, chunk, "orders", _payload(row), 1)
+    drawn = process.random.random()
+    if drawn < 0.6:
+        shop.asked.add(handle)
+        handles.freeze(handle, commit=True)
+        shop.promised.add(handle)
+    elif drawn < 0.8:
+        handles.freeze(handle, commit=False)
 
 
 def looker(shop: Shop) -> Role:
@@ -216,32 +231,40 @@ def _differences(shop: Shop, store: Store) -> list[str]:
     wrong = []
     if standing.sealed is not None:
         wrong.append(f"{standing.sealed.t} is sealed and nobody finished it")
-    if standing.positions.get("orders", {}) != {k: v for k, v in shop.topic.ends.items() if v}:
+    if not _taken(shop, standing):
         wrong.append(f"{shop.topic.ends} was sent and {standing.positions} is committed")
-    wrong += _handles(shop, standing.closed)
+    wrong += _handles(shop, rig.journal)
     expected = _expected(shop, rig.journal)
     if len(expected) != standing.next_t:
         wrong.append(f"{len(expected)} transactions are on record, {standing.next_t} are committed")
-    shards = _shards(store)
-    for at, orders in enumerate(expected):
-        for name, rows in _collections(orders).items():
-            with store.shard(shards[name]).snapshot(as_of=at) as snapshot:
-                found = _sorted(snapshot.to_arrow())
-            if found != rows:
-                wrong.append(f"{name} at {at} is {found}, and should be {rows}")
-            seen = shop.seen.get((name, at), rows)
-            if seen != rows:
-                wrong.append(f"{name} at {at} was seen as {seen}, and should be {rows}")
+    wrong += _contents(shop, store, expected)
     if not wrong:
         list(replay(rig, Planner(rig), 0, standing.next_t))
     return wrong
 
 
-def _handles(shop: Shop, closed: dict[str, int | None]) -> list[str]:
-    committed = {handle for handle, t in closed.items() if t is not None}
+def _contents(shop: Shop, store: Store, expected: list[dict[int, int]]) -> list[str]:
+    """What each collection is at each time, and what was seen of it, against what it should be."""
+    wrong = []
+    shards = _shards(store) if expected else {}
+    for at, orders in enumerate(expected):
+        for name, rows in _collections(orders).items():
+            with store.shard(shards[name]).snapshot(as_of=at) as snapshot:
+                found = _sorted(snapshot.to_arrow())
+            seen = shop.seen.get((name, at), rows)
+            if found != rows or seen != rows:
+                wrong.append(f"{name} at {at} is {found}, was {seen}, and should be {rows}")
+    return wrong
+
+
+def _handles(shop: Shop, journal: Journal) -> list[str]:
+    """The journal may have forgotten which ones it closed; its records have not."""
+    found = recorded(journal, 0, journal.refresh().next_t)
+    order = [each.sealed.begin.handle for each in found if each.sealed.begin.handle is not None]
+    committed = set(order)
     wrong = [f"{each} was committed unasked" for each in committed - shop.asked]
-    lost = shop.promised - committed
-    return wrong + [f"{each} was to be committed and was not" for each in lost]
+    wrong += [f"{each} was committed twice" for each in committed if order.count(each) > 1]
+    return wrong + [f"{each} was not committed" for each in shop.promised - committed]
 
 
 def _expected(shop: Shop, journal: Journal) -> list[dict[int, int]]:
@@ -255,7 +278,7 @@ def _expected(shop: Shop, journal: Journal) -> list[dict[int, int]]:
                     _apply(orders, *shop.topic.record(partition, offset))
         if each.sealed.begin.handle is not None:
             for row in shop.inserted[each.sealed.begin.handle]:
-                orders[row["id"]] = row["amount"]
+                orders[row["id"] or 0] = row["amount"] or 0
         found.append(dict(orders))
     return found
 
@@ -269,10 +292,10 @@ def _apply(orders: dict[int, int], key: bytes | None, value: bytes | None) -> No
 
 
 def _collections(orders: dict[int, int]) -> dict[str, list[_Row]]:
-    rows = [{"id": key, "amount": orders[key]} for key in orders]
-    large = [{"id": key, "more": orders[key] + 1} for key in orders if orders[key] > 3]
+    rows: list[_Row] = [{"id": key, "amount": orders[key]} for key in orders]
+    large: list[_Row] = [{"id": k, "more": orders[k] + 1} for k in orders if orders[k] > 3]
     amount = sum(orders.values()) if orders else None
-    totals = [{"orders": len(orders), "amount": amount}]
+    totals: list[_Row] = [{"orders": len(orders), "amount": amount}]
     found = {"orders": rows, "large": large, "totals": totals}
     return {name: sorted(each, key=str) for name, each in found.items()}
 
