@@ -12,6 +12,7 @@
     ├── ConflictError             another writer won: refresh, then decide again
     │   └── FencedError             a newer owner took over: stop
     ├── LeaseLostError            the lease ran out: open a new handle
+    ├── ViewFailedError           a view has no answer at this time: mend rows or program
     ├── CancelledError            the caller asked a blocked call to end
     ├── NotInstalledError         this machine lacks a program or a package: install it
     ├── StoreError                the outside world failed
@@ -94,6 +95,10 @@ class FencedError(ConflictError):
 
 class LeaseLostError(StrandlineError):
     """The lease ran out while its owner was away: open a new handle and start again."""
+
+
+class ViewFailedError(StrandlineError):
+    """A view's query raised for what its tables hold at this time, so it has no answer there."""
 
 
 class CancelledError(StrandlineError):

@@ -45,9 +45,10 @@ def stage(env: Env, pipeline: str, payload: bytes, *, rows: int = 0) -> StagedRe
 def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
     """What was staged, or `CorruptionError` naming what is wrong with it (S59)."""
     what = f"staged object {ref.key} of pipeline {pipeline}"
-    payload = env.patient(lambda: env.blob.get(ref.key))
-    if payload is None:
+    found = env.patient(lambda: env.blob.get(ref.key))
+    if found is None:
         raise CorruptionError(f"{what} is missing")
+    payload = bytes(found)
     if len(payload) != ref.size or digest_of(payload) != ref.digest:
         raise CorruptionError(f"{what} is damaged: its digest does not match the record's")
     return payload

@@ -54,7 +54,10 @@ class Planner:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
-        if not isinstance(self._seal(standing, self._offered(standing, offers)), Lost):
+        inputs = self._offered(standing, offers)
+        if isinstance(self._seal(standing, inputs), Lost):
+            self._unstage(inputs)
+        else:
             self._acknowledge()
         return 0
 
@@ -114,7 +117,7 @@ class Planner:
 
     def _offers(self, standing: Standing) -> dict[str, Offered]:
         limits = Limits(self._rig.settings.rows_max, self._rig.settings.bytes_max)
-        offers = {}
+        offers: dict[str, Offered] = {}
         self._stagings.clear()
         for endpoint, source in self._rig.sources.items():
             if standing.endpoints.get(endpoint) != "live":
@@ -153,6 +156,12 @@ class Planner:
             refs = (stage(env, self._rig.journal.pipeline, payload, rows=rows),)
             producers = staging.producers
         return Input(standing.next_t, endpoint, endpoint, offer.taken.parts, refs, producers)
+
+    def _unstage(self, inputs: Sequence[Input]) -> None:
+        """Another entry came first: no record will ever refer to what was staged for this one."""
+        env = self._rig.store.env
+        for ref in (ref for each in inputs for ref in each.staged):
+            env.patient(lambda key=ref.key: env.blob.delete(key))  # type: ignore[misc]
 
     def _acknowledge(self) -> None:
         """The journal has what was pushed: whoever pushed it may know."""

@@ -69,9 +69,7 @@ class PushDesk:
             self._wait(name, number, timeout_ms)
             return Pushed(len(push.values), duplicate=verdict is Verdict.PENDING)
 
-    def staged(
-        self, start: Position, limits: Limits, sealed: Mapping[str, int]
-    ) -> Staging | None:
+    def staged(self, start: Position, limits: Limits, sealed: Mapping[str, int]) -> Staging | None:
         """The first pushes that the journal does not have, within the limits."""
         with self._turn:
             while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.connectors.source import Limits
 from strandline.errors import NotFoundError, SourceError
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
@@ -197,7 +198,7 @@ def _behind(source: Source | None, position: Position) -> int | None:
     if source is None or not source.replayable:
         return None
     try:
-        latest = source.latest()
+        offered = source.plan(position, Limits())
     except SourceError:
         return None
-    return sum(max(0, end - position.get(part, 0)) for part, end in latest.items())
+    return 0 if offered is None else offered.rows

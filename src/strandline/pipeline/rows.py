@@ -1,4 +1,4 @@
-"""Rows that a user gives for a table, as they are staged: typed, checked, and in their order. Pure."""
+"""Rows that a user gives for a table, as they are staged: typed, checked, in order. Pure."""
 
 from __future__ import annotations
 

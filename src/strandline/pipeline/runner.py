@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from strandline.shard.env import Env
 
 
-
 class Stepper(Protocol):
     """What a runner runs: a `Replica`, or an `Auditor` that only reads."""
 

@@ -59,9 +59,7 @@ class Transaction:
             raise UsageError(f"there is no table {printable(table)}: there are {known}")
         number = self._next() if chunk is None else chunk
         placed = staged_rows(rows, declared, number)
-        self._handles.insert(
-            self.id, number, declared.name, packed_rows(placed), placed.num_rows
-        )
+        self._handles.insert(self.id, number, declared.name, packed_rows(placed), placed.num_rows)
         return number
 
     def commit(self, *, timeout_ms: int | None = None) -> Time:

@@ -37,6 +37,7 @@ COUNTERS = {
     "orphans_deleted": "objects deleted that nothing ever referred to",
     "stalls": "times a reader was found stalled",
     "slow_reads": "object reads that took suspiciously long",
+    "attendant_errors": "times a replica could not say in the store how it is",
 }
 GAUGES = {
     "readers": "leased readers of this process",
