@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         StalledError as StalledError,
         StoreError as StoreError,
         StrandlineError as StrandlineError,
+        TooLargeError as TooLargeError,
         UsageError as UsageError,
         ViewFailedError as ViewFailedError,
     )
@@ -158,6 +159,7 @@ _HOMES = {
     "TermHold": "strandline.shard.term",
     "Timeline": "strandline.handles.store",
     "TimelineOwner": "strandline.handles.ownership",
+    "TooLargeError": "strandline.errors",
     "Transaction": "strandline.pipeline.transaction",
     "TransactionSummary": "strandline.pipeline.report",
     "Txn": "strandline.shard.txn",

@@ -4,6 +4,7 @@
     ├── UsageError                fix the call
     │   ├── NameRefusedError        a name that may not be used
     │   ├── BoundsError             times outside what the call declares
+    │   ├── TooLargeError           more at once than is taken
     │   ├── SchemaError             rows, columns or filters that do not fit the schema
     │   ├── SinceError              a time that can no longer be told apart
     │   ├── NotFoundError           no shard, timeline or pipeline of that name
@@ -49,6 +50,10 @@ class NameRefusedError(UsageError):
 
 class BoundsError(UsageError):
     """Times or frontiers outside what the call declares or the shard allows."""
+
+
+class TooLargeError(UsageError):
+    """What was sent is larger than anything that is taken at once: send less."""
 
 
 class SchemaError(UsageError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.errors import InvariantError, StalledError, UsageError
+from strandline.errors import StalledError, UsageError
 from strandline.journal.next import Want
 from strandline.pipeline.attendant import Attendant
 from strandline.pipeline.auditor import Auditor
@@ -50,7 +50,9 @@ class Life:
             raise runner.error
         return status
 
-    def start(self, rig: Rig) -> None:
+    def start(
+        self, rig: Rig, *, until_idle: bool = False, transactions: int | None = None
+    ) -> None:
         runner = self._new_runner(rig)
         try:
             attendant = self._attended(runner)
@@ -62,7 +64,7 @@ class Life:
         def beside() -> None:
             try:
                 with attendant:
-                    runner.run()
+                    runner.run(until_idle=until_idle, transactions=transactions)
             except BaseException:  # noqa: BLE001 - a task must not raise; the runner kept its error
                 self._env.metrics.add("attendant_errors")
             finally:
@@ -72,13 +74,21 @@ class Life:
 
     def stop(self) -> None:
         """Stop, and wait until it has; what ended it before is raised."""
-        runner = self._running()
-        runner.stop()
+        self._running().stop()
         if self._task is not None:
-            self._task.join()
-            self._task = self._runner = None
-            if runner.error is not None:
-                raise runner.error
+            self.wait()
+
+    def wait(self, timeout_ms: int | None = None) -> Status | None:
+        """Wait for the end; `None` if it still runs after that time."""
+        runner = self._running()
+        if self._task is None:
+            raise UsageError(f"pipeline {self._pipeline} was not started beside this task")
+        if not self._task.join(timeout_ms):
+            return None
+        self._task = self._runner = None
+        if runner.error is not None:
+            raise runner.error
+        return runner.status()
 
     def pause(self) -> None:
         self._running().pause()
@@ -140,7 +150,7 @@ class Life:
 
     def _running(self) -> Runner:
         if self._runner is None:
-            raise InvariantError("nothing runs in this process")
+            raise UsageError(f"no replica of pipeline {self._pipeline} runs in this process")
         return self._runner
 
     def _attended(self, runner: Runner) -> Attendant:

@@ -110,9 +110,19 @@ class Pipeline:
         """Carry out one decision; returns for how many ms there is nothing to do."""
         return self._life.step(self._ready())
 
-    def start(self) -> None:
-        """Run a replica beside the caller, until `stop` or `close`."""
-        self._life.start(self._ready())
+    def start(self, *, until_idle: bool = False, transactions: int | None = None) -> None:
+        """Run a replica beside the caller, as `run` would; see `wait`."""
+        self._life.start(self._ready(), until_idle=until_idle, transactions=transactions)
+
+    def wait(self, timeout_ms: int | None = None) -> Status | None:
+        """Wait for the end of what `start` began, and return how it ended, or raise what ended it;
+        `None` if it still runs after `timeout_ms`."""
+        return self._life.wait(timeout_ms)
+
+    @property
+    def here(self) -> Status | None:
+        """What the replica in this process says of itself; `None` if there is none."""
+        return self._life.status()
 
     def stop(self, replica: str | None = None) -> None:
         """Stop after a checkpoint: the replica in this process, and wait for it. Without one, or

@@ -50,6 +50,10 @@ def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
     for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
         raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
     made = found.select(table.columns.names)
+    if not any(deletes):
+        return made
+    if not table.key:
+        raise SchemaError(f"table {table.name} has no key, so nothing can be deleted from it")
     return made.append_column(layout.DELETE, pa.array(deletes, pa.bool_()))
 
 
