@@ -142,12 +142,12 @@ def failing_late(parts: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa
 def test_a_task_that_fails_after_it_wrote_its_part_counts_once(spark, store):
     """`local[2]` does not repeat tasks, so the first attempt is made here."""
     from strandline.spark import perform
-    from strandline.spark.worker import _bench
+    from strandline.spark.worker import bench_of
 
     shard = store.shard("orders", SCHEMA, key=["id"])
     with store.table("orders") as table:
         stand = table._desk.stand(shard.state().schema)
-        first = perform.append(_bench(stand.site), rows(range(500), 0).to_batches(), None, 0)
+        first = perform.append(bench_of(stand.site), rows(range(500), 0).to_batches(), None, 0)
         assert first.parts
         table.append(frame_of(spark, rows(range(500), 0)))
         assert shard.snapshot().to_arrow().num_rows == 500

@@ -77,7 +77,7 @@ def test_a_machine_with_another_store_in_that_folder_says_so(desk, tmp_path):
 def test_workers_never_open_consensus(desk, monkeypatch):
     site = site_of(desk)
     monkeypatch.setattr("sqlite3.connect", lambda *_, **__: pytest.fail("consensus was opened"))
-    worker._bench.cache_clear()
+    worker.bench_of.cache_clear()
     worker._blob.cache_clear()
     assert answer(desk, worker.append_rows(site, None, ROWS.to_batches())).rows_in == 2
 

@@ -44,14 +44,18 @@ def stage(env: Env, pipeline: str, payload: bytes, *, rows: int = 0) -> StagedRe
 
 def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
     """What was staged, or `CorruptionError` naming what is wrong with it (S59)."""
+    return intact(env.patient(lambda: env.blob.get(ref.key)), pipeline, ref)
+
+
+def intact(payload: bytes | memoryview | None, pipeline: str, ref: StagedRef) -> bytes:
+    """What was read of a staged object, if it is what the record says."""
     what = f"staged object {ref.key} of pipeline {pipeline}"
-    found = env.patient(lambda: env.blob.get(ref.key))
-    if found is None:
+    if payload is None:
         raise CorruptionError(f"{what} is missing")
-    payload = bytes(found)
-    if len(payload) != ref.size or digest_of(payload) != ref.digest:
+    found = bytes(payload)
+    if len(found) != ref.size or digest_of(found) != ref.digest:
         raise CorruptionError(f"{what} is damaged: its digest does not match the record's")
-    return payload
+    return found
 
 
 def program_record(env: Env, pipeline: str, name: str, text: str) -> Program:

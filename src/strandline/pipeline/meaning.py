@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from strandline.views.declared import Table
 
 ERROR_SCHEMA = Schema.create(ERRORS, ["id"])
+DIVISION = "division by zero"
+MISFIT = "a value does not fit its type"
+"""Why a view's query raised, in words that do not depend on who computed it: engines word the
+rest differently, and what they say of the value depends on how they got there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,16 @@ class Held:
 
 def reading_of(table: Table) -> Reading:
     """How a table of a program reads its source."""
+    return reading(table.columns, table.key, reading_options(table))
+
+
+def reading_options(table: Table) -> dict[str, str]:
+    """What a table says about its rows, as `reading` takes it."""
     options = {name: value for name, value in table.options.items() if name in OPTIONS}
     options["envelope"] = table.envelope
     if table.sequence_by:
         options["sequenceBy"] = ",".join(table.sequence_by)
-    return reading(table.columns, table.key, options)
+    return options
 
 
 def input_digest(rows: pa.Table | pa.RecordBatch) -> Digest:

@@ -93,6 +93,7 @@ class Desk:
         self._guard = store.env.tasks.condition()
         self._stands: dict[int, Stand] = {}
         """By version of the schema."""
+        self._lent: Writer | None = None
         self._kept: list[_Kept] = []
         """What DataFrames read, the oldest first."""
         self._kept_ms = kept_ms
@@ -143,19 +144,34 @@ class Desk:
             if known is not None and _is_alive(known.writer):
                 return known
             others = [each.writer for each in self._stands.values() if _is_alive(each.writer)]
+            if self._lent is not None:
+                others = [self._lent]
             writer = others[0] if others else self.shard.writer("table")
             made = self._stands[schema.version] = self._stand(writer, schema)
             return made
+
+    def lend(self, writer: Writer) -> None:
+        """Put things under this writer's id from now on; whoever lends it closes it."""
+        with self._guard:
+            lent, over = self._lent, {}
+            if lent is not writer:
+                over, self._stands = self._stands, {}
+                self._lent = writer
+        for stand in over.values():
+            if stand.writer is not lent:
+                stand.writer.close()
 
     def close(self) -> None:
         """Give back the writer's lease and what DataFrames keep. Repeating it is harmless."""
         with self._guard:
             stands, self._stands = self._stands, {}
             kept, self._kept = self._kept, []
+            lent, self._lent = self._lent, None
         for each in kept:
             each.pin.give_back()
         for stand in stands.values():
-            stand.writer.close()
+            if stand.writer is not lent:
+                stand.writer.close()
         for writer in {stand.writer.id for stand in stands.values()}:
             self._clear(writer)
 

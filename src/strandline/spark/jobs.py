@@ -54,13 +54,17 @@ class Jobs:
 
     def over(self, frame: DataFrame, task: Callable[..., object], *told: object) -> list[Answer]:
         """One job over the rows of a frame: each task runs `task(*told, batches)`."""
+        return [decode_answer(each, self._shard_id) for each in self.collect(frame, task, *told)]
+
+    def collect(self, frame: DataFrame, task: Callable[..., object], *told: object) -> list[bytes]:
+        """The same for tasks that answer in words of their own."""
         names = frame.columns
         if _UNNAMEABLE.isdisjoint("".join(names)):
-            return self._answers(frame.mapInArrow(closure(task, told), ANSWERS))
+            return self._run(frame.mapInArrow(closure(task, told), ANSWERS))
         # Spark would take these names for expressions, so columns travel under others.
         plain = frame.toDF(*(f"c{at}" for at in range(len(names))))
         named = closure(worker.under_names, (names, task, *told))
-        return self._answers(plain.mapInArrow(named, ANSWERS))
+        return self._run(plain.mapInArrow(named, ANSWERS))
 
     def errands(self, task: Callable[..., object], site: bytes, errands: Errands) -> list[Answer]:
         """One job with one task for each errand."""
@@ -70,13 +74,12 @@ class Jobs:
         """The numbers from 0 on, each in a task of its own."""
         return self._spark.range(0, count, 1, numPartitions=count)
 
-    def _answers(self, frame: DataFrame) -> list[Answer]:
+    def _run(self, frame: DataFrame) -> list[bytes]:
         self.count += 1
         with ours():
             table = frame.toArrow()
-        return [
-            decode_answer(encoded, self._shard_id) for encoded in table.column("answer").to_pylist()
-        ]
+        answers: list[bytes] = table.column("answer").to_pylist()
+        return answers
 
 
 class ours:  # noqa: N801 - reads as a word where it is used

@@ -68,6 +68,14 @@ def register(spark: SparkSession) -> SparkSession:
     Only settings that a running session can change are made, and none that was made explicitly:
     the user's choice stays, also where it is slower.
     """
+    configure(spark)
+    # What `spark.read.format("strandline")` and its siblings find by name.
+    spark.dataSource.register(StrandlineSource)
+    return spark
+
+
+def configure(spark: SparkSession) -> None:
+    """Make the settings that a running session can be given, unless they were made explicitly."""
     chosen = spark.conf.getAll
     master = chosen.get("spark.master", "")
     remote = "connect" in type(spark).__module__.split(".")
@@ -75,9 +83,6 @@ def register(spark: SparkSession) -> SparkSession:
     for name, value in at_any_time(release(spark.version), cores).items():
         if name not in chosen:
             spark.conf.set(name, value)
-    # What `spark.read.format("strandline")` and its siblings find by name.
-    spark.dataSource.register(StrandlineSource)
-    return spark
 
 
 def _connected(app: str, address: str, settings: Settings) -> SparkSession:

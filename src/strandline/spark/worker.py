@@ -56,9 +56,9 @@ def append_rows(
     site: bytes, bounds: tuple[int, int] | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each task puts its rows as parts, or gives few rows back."""
-    with _told():
-        bench = _bench(site)
-        most = returnable(_partition(), bench.ground.inline_max)
+    with reporting():
+        bench = bench_of(site)
+        most = returnable(partition_number(), bench.ground.inline_max)
         yield _answer(bench, perform.append(bench, batches, bounds, most))
 
 
@@ -66,16 +66,16 @@ def stage_rows(
     site: bytes, most: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each task puts its rows by place for the range job that follows, or gives few rows back."""
-    with _told():
-        bench = _bench(site)
-        yield _answer(bench, perform.stage(bench, batches, returnable(_partition(), most)))
+    with reporting():
+        bench = bench_of(site)
+        yield _answer(bench, perform.stage(bench, batches, returnable(partition_number(), most)))
 
 
 def upsert_ranges(
     site: bytes, errands: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of an errand; one for each task."""
-    with _told():
+    with reporting():
         for bench, blocks, errand in _each(site, errands, batches):
             yield _answer(bench, perform.upsert(bench, blocks, errand))
 
@@ -84,7 +84,7 @@ def lookup_ranges(
     site: bytes, errands: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The same, for the rows of keys."""
-    with _told():
+    with reporting():
         for bench, blocks, errand in _each(site, errands, batches):
             yield _answer(bench, perform.lookup(bench, blocks, errand))
 
@@ -93,9 +93,9 @@ def lookup_rows(
     site: bytes, errands: bytes, most: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The batches are keys: each task looks its own up, or puts them by place if they are many."""
-    with _told():
-        bench, blocks = _bench(site), _blocks(_sites.decode(site))
-        keys = perform.stage(bench, batches, returnable(_partition(), most))
+    with reporting():
+        bench, blocks = bench_of(site), blocks_of(_sites.decode(site))
+        keys = perform.stage(bench, batches, returnable(partition_number(), most))
         if not keys.rows:
             yield _answer(bench, keys)
             return
@@ -107,10 +107,10 @@ def read_staged(
     site: bytes, staged: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of a staged object; its rows come out."""
-    with _told():
-        bench = _bench(site)
+    with reporting():
+        bench = bench_of(site)
         listed = _staged.decode(staged)
-        for at in _tasks(batches):
+        for at in numbers_in(batches):
             for batch in bench.unstaged(listed[at]):
                 yield from for_spark(pa.Table.from_batches([batch])).to_batches()
 
@@ -119,7 +119,7 @@ def look_up_rows(
     site: bytes, errands: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of an errand; the live rows of its keys come out."""
-    with _told():
+    with reporting():
         for bench, blocks, errand in _each(site, errands, batches):
             for rows in perform.found_rows(bench, blocks, errand):
                 yield from for_spark(rows).to_batches(max_chunksize=_BATCH_ROWS)
@@ -145,14 +145,14 @@ def _read_works(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     site, key, ends = told
-    with _told():
-        bench = _bench(site)
+    with reporting():
+        bench = bench_of(site)
         once = fetch_kept(bench.blob)
 
         def fetch(wanted: PartDescriptor, lo: int, hi: int) -> pa.Table:
             return bench.patient(lambda: once(wanted, lo, hi))
 
-        for task in _tasks(batches):
+        for task in numbers_in(batches):
             start = ends[task - 1] if task else 0
             encoded = bench.get_range(key, start, ends[task] - start)
             if encoded is None:
@@ -181,10 +181,10 @@ def merge_units(
     site: bytes, units: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each row is the number of a unit of compaction."""
-    with _told():
-        bench = _bench(site)
+    with reporting():
+        bench = bench_of(site)
         listed = _merges.decode(units)
-        for at in _tasks(batches):
+        for at in numbers_in(batches):
             yield _answer(bench, replace(merged(bench, listed[at]), number=at))
 
 
@@ -192,7 +192,7 @@ def merge_units(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def reporting() -> Iterator[None]:
     """Errors of ours travel with a mark, by which the driver finds them in Spark's text."""
     try:
         yield
@@ -200,7 +200,8 @@ def _told() -> Iterator[None]:
         raise wrapped(error) from error
 
 
-def _partition() -> int:
+def partition_number() -> int:
+    """Which partition of its job this task has."""
     # Not at the top: tests of this module run without Spark, and workers have loaded it already.
     from pyspark import TaskContext  # noqa: PLC0415
 
@@ -212,12 +213,13 @@ def _each(
     site: bytes, errands: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[Bench, Blocks, Errand]]:
     """The errands whose numbers come in, and what they are carried out with."""
-    bench, blocks = _bench(site), _blocks(_sites.decode(site))
-    for task in _tasks(batches):
+    bench, blocks = bench_of(site), blocks_of(_sites.decode(site))
+    for task in numbers_in(batches):
         yield bench, blocks, _errands.decode(errands).of(task, bench.get_range)
 
 
-def _tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+def numbers_in(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers that a task of a job over numbers gets."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
@@ -228,7 +230,8 @@ def _answer(bench: Bench, answer: Answer) -> pa.RecordBatch:
 
 
 @lru_cache(maxsize=64)
-def _bench(site: bytes) -> Bench:
+def bench_of(site: bytes) -> Bench:
+    """What a task stands on: the ground of its site, and the blob."""
     known = _sites.decode(site)
     encoded = _blob(known.url).get(known.ground)
     if encoded is None:
@@ -251,7 +254,8 @@ def _blob(url: str) -> Blob:
     return open_blob(url)
 
 
-def _blocks(site: Site) -> Blocks:
+def blocks_of(site: Site) -> Blocks:
+    """The block cache of this machine."""
     return _opened_blocks(site.url, site.cache_folder, site.cache_bytes)
 
 

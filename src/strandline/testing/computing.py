@@ -18,6 +18,8 @@ from strandline.parts.consolidate import as_updates, consolidate
 from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of, tombs_of
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import (
+    DIVISION,
+    MISFIT,
     Held,
     appended,
     difference,
@@ -126,7 +128,9 @@ class ArrowComputer:
             failed = VIEW_ERROR_COLUMNS.empty_table()
         except Raised as error:
             rows = old
-            failed = pa.Table.from_pylist([{"row": "", "reason": str(error)}], VIEW_ERROR_COLUMNS)
+            failed = pa.Table.from_pylist(
+                [{"row": "", "reason": reason_of(error)}], VIEW_ERROR_COLUMNS
+            )
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
     def _delta(self, work: Work, name: str, updates: pa.Table) -> Delta:
@@ -185,10 +189,15 @@ def linear_changes(view: View, changes: Mapping[str, pa.Table]) -> tuple[pa.Tabl
                 good.append(changes_of(view, {**nothing, name: row}))
             except Raised as error:
                 diff = row["_diff"][0].as_py()
-                bad.append({"row": row_text(name, row), "reason": str(error), "_diff": diff})
+                bad.append({"row": row_text(name, row), "reason": reason_of(error), "_diff": diff})
     none = changes_of(view, nothing)
     failed = pa.Table.from_pylist(bad, _ERROR_UPDATES)
     return consolidate(pa.concat_tables([none, *good])), consolidate(failed)
+
+
+def reason_of(error: Raised) -> str:
+    """What was raised, in the words that all computers use."""
+    return DIVISION if str(error) == DIVISION else MISFIT
 
 
 def _query(view: View, now_ms: int) -> str:

@@ -1,0 +1,121 @@
+"""Takes in what a transaction brings: one job for all of its intakes, two if there are errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from strandline.model.digest import Digest
+from strandline.pipeline.catalog import errors_of
+from strandline.pipeline.meaning import reading_options
+from strandline.spark.intake import Order, Piece, decode_took, encode_order, take_in
+from strandline.spark.parcels import wrap
+from strandline.spark.schedule import pack, task_count
+
+if TYPE_CHECKING:
+    from strandline.connectors.source import ResolveSecret
+    from strandline.pipeline.compute import Intake
+    from strandline.spark.instruction import Answer
+    from strandline.spark.intake import Took
+    from strandline.spark.jobs import Jobs
+    from strandline.spark.premises import Premises
+    from strandline.views.declared import Table
+
+
+@dataclass(slots=True)
+class Came:
+    """What came in, and where it is now."""
+
+    inputs: dict[str, Digest] = field(default_factory=dict)
+    """By endpoint."""
+    rows: dict[str, list[Answer]] = field(default_factory=dict)
+    """By table: good rows to be resolved, or updates if it has no key."""
+    errors: dict[str, list[Answer]] = field(default_factory=dict)
+    """By table: what happens to its errors; only where there are any."""
+
+
+class Intakes:
+    """The intakes of one work."""
+
+    def __init__(self, premises: Premises, jobs: Jobs, resolve: ResolveSecret) -> None:
+        self._premises = premises
+        self._jobs = jobs
+        self._resolve = resolve
+        self._work = premises.work
+        self._tables = {table.name: table for table in self._work.program.tables}
+
+    def take(self) -> Came:
+        came = Came({intake.endpoint: Digest.ZERO for intake in self._work.intakes})
+        orders = [
+            order
+            for number, intake in enumerate(self._work.intakes)
+            for order in self._orders(number, intake)
+        ]
+        bad: set[str] = set()
+        for took in self._run(orders):
+            intake = self._work.intakes[took.intake]
+            came.inputs[intake.endpoint] += Digest.unpack(took.digest)
+            came.rows.setdefault(intake.table, []).append(took.rows)
+            came.errors.setdefault(intake.table, []).append(took.errors)
+            if took.bad:
+                bad.add(intake.table)
+        self._take_ids(came, orders, bad)
+        return came
+
+    def _take_ids(self, came: Came, orders: list[Order], bad: set[str]) -> None:
+        """A second look at tables whose first errors came: which of them were healed at once?"""
+        again = [
+            replace(order, takes_rows=False, takes_ids=True)
+            for order in orders
+            if self._work.intakes[order.intake].table in bad and not order.takes_ids
+        ]
+        for took in self._run(again):
+            came.errors.setdefault(self._work.intakes[took.intake].table, []).append(took.errors)
+
+    def _run(self, orders: list[Order]) -> list[Took]:
+        if not orders:
+            return []
+        first = self._work.intakes[orders[0].intake].table
+        stand = self._premises.stand(first)
+        parcels = wrap([encode_order(each) for each in orders], stand.bench.put_object)
+        if parcels.key:
+            self._premises.discard_later(first, [parcels.key])
+        told = (stand.site, msgspec.msgpack.encode(parcels), self._resolve)
+        answers = self._jobs.collect(self._jobs.numbers(len(orders)), take_in, *told)
+        tooks = [decode_took(each) for each in answers]
+        for took in tooks:
+            table = self._work.intakes[took.intake].table
+            staged = {table: took.rows.staged, errors_of(table): took.errors.staged}
+            for collection, objects in staged.items():
+                self._premises.discard_later(collection, [each.key for each in objects])
+        return tooks
+
+    def _orders(self, number: int, intake: Intake) -> list[Order]:
+        """Not more tasks than make sense, each with about as much to read."""
+        pieces = [Piece(split=each) for each in intake.splits]
+        pieces += [Piece(staged=each) for each in intake.staged]
+        weights = [each.stop - each.start for each in intake.splits]
+        weights += [each.size for each in intake.staged]
+        packed = pack(weights, task_count(len(pieces), self._jobs.slots))
+        if not packed:
+            return []
+        whole = self._order(number, self._tables[intake.table])
+        return [replace(whole, pieces=tuple(pieces[at] for at in each)) for each in packed]
+
+    def _order(self, number: int, table: Table) -> Order:
+        errors = errors_of(table.name)
+        return Order(
+            number,
+            self._work.pipeline,
+            self._work.time,
+            (),
+            table.columns.serialize().to_pybytes(),
+            table.key,
+            reading_options(table),
+            self._premises.stand(table.name).site,
+            self._premises.stand(errors).site,
+            takes_ids=not self._premises.is_empty(errors),
+        )

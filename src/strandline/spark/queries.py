@@ -1,0 +1,96 @@
+"""Runs the queries of views in a session of its own, where nobody else's settings apply."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import NullType, StringType, StructField, StructType
+
+from strandline.errors import SchemaError
+from strandline.model.ids import printable
+from strandline.spark.reasons import reason_for
+from strandline.spark.relations import relations
+from strandline.spark.sessions import configure
+from strandline.spark.table import frame_of
+from strandline.views.rewrite import query_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.views.program import Program
+
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # It computes what a condition guards before the condition, and so raises for rows that do not.
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+class Raised(Exception):  # noqa: N818 - an answer for some rows, not an error of ours
+    """A query raised because of the values of rows; the text is the reason in our words."""
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """A session of the same Spark with the settings that decide what a query means."""
+    made = spark.newSession()
+    configure(made)
+    for name, value in _SETTINGS.items():
+        made.conf.set(name, value)
+    return made
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """What Spark raises because of values comes out as `Raised`; all else as it is.
+
+    Spark's Python side logs such an error with both stacks; here it is expected, so it does not.
+    """
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [each.disabled for each in loggers]
+    for each in loggers:
+        each.disabled = True
+    try:
+        yield
+    except PySparkException as error:
+        reason = reason_for(error.getCondition(), error.getSqlState(), str(error))
+        if reason is None:
+            raise
+        raise Raised(reason) from error
+    finally:
+        for each, was in zip(loggers, before, strict=True):
+            each.disabled = was
+
+
+def view_columns(spark: SparkSession, program: Program) -> dict[str, pa.Schema]:
+    """The columns of each view, as Spark types its query over empty relations."""
+    known = {each.name: each.columns for each in program.tables}
+    for view in program.views:
+        frames = {name: frame_of(spark, known[name].empty_table()) for name in view.reads}
+        with relations(spark, frames) as named:
+            frame = spark.sql(query_sql(view.sql, named, 0))
+            known[view.name] = _columns(frame, view.name)
+    return {view.name: known[view.name] for view in program.views}
+
+
+def _columns(frame: DataFrame, view: str) -> pa.Schema:
+    fields = [
+        # A column of NULL alone is one of text: shards know no type without values.
+        StructField(each.name, StringType() if each.dataType == NullType() else each.dataType)
+        for each in frame.schema.fields
+    ]
+    try:
+        return to_arrow_schema(StructType(fields), timezone="UTC")
+    except PySparkException as error:
+        raise SchemaError(
+            f"view {printable(view)} has a column of a type that no table has: "
+            f"{printable(str(error), 200)}"
+        ) from error

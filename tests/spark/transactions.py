@@ -1,0 +1,103 @@
+"""Transactions of a program by hand: two computers do the same work, and the result is landed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from strandline.connectors.raw import raw_batch
+from strandline.handles.store import Store
+from strandline.journal.staging import stage
+from strandline.pipeline.catalog import collections
+from strandline.pipeline.compute import Computed, Computer, Intake, Work
+from strandline.pipeline.meaning import packed_rows
+from strandline.testing.computing import ArrowComputer
+from strandline.views.parse import parse
+
+PIPELINE = "shop"
+Message = tuple[bytes | None, bytes | None]
+"""A key and a value."""
+
+
+def message(key: object, value: object) -> Message:
+    return json.dumps(key).encode(), None if value is None else json.dumps(value).encode()
+
+
+def raw(messages: list[Message], first: int = 0, partition: str = "0") -> pa.Table:
+    """Messages as a source gives them."""
+    keys, values = [key for key, _ in messages], [value for _, value in messages]
+    offsets = range(first, first + len(messages))
+    return pa.Table.from_batches([raw_batch(values, partition, offsets, keys=keys)])
+
+
+@dataclass
+class Transactions:
+    """The shards of a program on a store, moved on one time after the other."""
+
+    store: Store
+    text: str
+    computer: Computer
+    time: int = 0
+    offset: int = 0
+    writers: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.program = parse(self.text)
+        self.reference = ArrowComputer(self.store)
+        columns = self.computer.view_columns(self.program)
+        self.collections = collections(PIPELINE, self.program, columns)
+        for each in self.collections:
+            shard = self.store.shard(each.shard, each.columns, each.key)
+            self.writers[each.name] = shard.writer()
+
+    def staged(self, table: str, *chunks: list[Message]) -> Intake:
+        refs = []
+        for chunk in chunks:
+            rows = raw(chunk, self.offset)
+            self.offset += len(chunk)
+            payload = packed_rows(rows)
+            refs.append(stage(self.store.env, PIPELINE, payload, rows=rows.num_rows))
+        return Intake(f"of.{table}", table, staged=tuple(refs))
+
+    def work(self, *intakes: Intake, writes: bool = True) -> Work:
+        return Work(
+            PIPELINE,
+            self.time,
+            1_700_000_000_000 + self.time,
+            self.program,
+            intakes,
+            {each.name: each.shard for each in self.collections},
+            self.writers if writes else {},
+        )
+
+    def run(self, *intakes: Intake) -> Computed:
+        """Both compute it and must agree; then it is landed."""
+        expected = self.reference.compute(self.work(*intakes))
+        found = self.computer.compute(self.work(*intakes))
+        assert found.inputs == expected.inputs
+        assert found.digests() == expected.digests()
+        self.land(found)
+        return found
+
+    def land(self, computed: Computed) -> None:
+        for name, writer in self.writers.items():
+            delta = computed.deltas.get(name)
+            bounds = {"lower": self.time, "upper": self.time + 1}
+            if delta is None:
+                writer.advance(self.time + 1)
+            elif delta.batch is not None:
+                writer.commit_parts(delta.batch, {self.time: delta.digest}, **bounds)
+            else:
+                writer.compare_and_append(delta.updates, **bounds)
+        self.time += 1
+
+    def rows(self, name: str) -> list[dict]:
+        shard = next(each.shard for each in self.collections if each.name == name)
+        table = self.store.shard(shard).snapshot(as_of=self.time - 1).to_arrow()
+        return sorted(table.to_pylist(), key=str)
+
+    def close(self) -> None:
+        for writer in self.writers.values():
+            writer.close()
