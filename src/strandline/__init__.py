@@ -17,7 +17,8 @@ reading/  from parts back to rows: listing, fetching, snapshots, changes as they
 upkeep/   what keeps a shard small and fast: merging, collecting, checking
 journal/  what a pipeline did, as a chain of records, and what follows from it
 handles/  what users hold: stores, shards, readers, writers, owners of timelines
-pipeline/ one running program: transactions, replicas, replay
+ingest/   upserts without a pipeline: commands with times, by any number of replicas
+pipeline/  one running program: transactions, replicas, replay
 console/  what is served over HTTP: pushes, transactions, status, metrics
 spark/    Spark as the data plane; the only package that imports pyspark
 cli/      the store seen and tended from a terminal

@@ -22,6 +22,7 @@ from strandline.parts.envelope import decoded, seal, unseal
 
 if TYPE_CHECKING:
     from strandline.shard.env import Env
+    from strandline.store.blob import Content
 
 INLINE_MAX = 64 * 1024
 """Above so many bytes a payload does not go into a record."""
@@ -32,7 +33,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Standing)
 
 
-def digest_of(payload: bytes) -> bytes:
+def digest_of(payload: Content) -> bytes:
     """What `StagedRef` says of an object's bytes."""
     return blake2b(payload, digest_size=16).digest()
 

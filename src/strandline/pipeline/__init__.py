@@ -5,6 +5,7 @@ attendant   shell  stands beside a runner: says how it is, tells it what was ask
 auditor     shell  a read-only replica: computes what others commit, and compares
 catalog     pure   the collections of a program and their shards
 compute     pure   the Computer port: what a sealed transaction makes of the collections
+documents   pure   what is told of a pipeline, as documents with stable names
 engine      pure   the Engine port: who computes transactions and answers queries
 land        shell  lands what was computed in the shards, before anybody commits it
 life        shell  the replica of a pipeline in this process, run here or beside

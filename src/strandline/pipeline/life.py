@@ -50,9 +50,7 @@ class Life:
             raise runner.error
         return status
 
-    def start(
-        self, rig: Rig, *, until_idle: bool = False, transactions: int | None = None
-    ) -> None:
+    def start(self, rig: Rig, *, until_idle: bool = False, transactions: int | None = None) -> None:
         runner = self._new_runner(rig)
         try:
             attendant = self._attended(runner)

@@ -125,9 +125,11 @@ class Planner:
             if endpoint in self._rig.desks:
                 offers |= self._pushed(standing, endpoint, limits)
                 continue
-            taken = source.plan(standing.positions.get(endpoint, {}), limits)
+            start = standing.positions.get(endpoint, {})
+            taken = source.plan(start, limits)
             if taken is not None:
-                offers[endpoint] = Offered(taken, taken.rows)
+                begins = not taken.parts.keys() <= start.keys()
+                offers[endpoint] = Offered(taken, taken.rows, begins=begins)
         return offers
 
     def _pushed(self, standing: Standing, endpoint: str, limits: Limits) -> dict[str, Offered]:

@@ -82,6 +82,7 @@ class Replica:
                 self._join(standing)
                 return self._planner.plan(standing)
             case n.TakeCheckpoint():
+                self._join(standing)
                 self._checkpoint(standing)
             case _:
                 _stop(self._journal.pipeline, step)
@@ -101,8 +102,8 @@ class Replica:
         records += _endpoints(standing, rig.sources)
         records.append(Promote(standing.epoch + 1, rig.program.hash))
         if not isinstance(self._journal.propose(standing, records), Lost):
-            self._me = replace(self._me, want=n.Want.NOTHING, epoch=standing.epoch + 1)
-            self._open_shards()
+            # It joins its own epoch like everybody else: only then are all shards there for sure.
+            self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
 
     def _join(self, standing: Standing) -> None:
         """Once per epoch: make sure that all shards are there, and fenced for it."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from strandline.config import resolve_secret
 from strandline.pipeline.engine import Engine
 from strandline.spark.computer import SparkComputer
+from strandline.spark.queries import own_session
+from strandline.spark.relations import relations
 from strandline.spark.sessions import session
 from strandline.views.rewrite import query_sql
 
@@ -23,25 +25,25 @@ def spark_engine(spark: SparkSession | None = None) -> NewEngine:
 
     def made(store: Store) -> Engine:
         used = session() if spark is None else spark
-        return Engine(
-            computer=SparkComputer(store, used, resolve_secret),
-            answer=lambda question: answered(store, used, question),
-            close=used.stop if spark is None else lambda: None,
-        )
+        computer = SparkComputer(store, used, resolve_secret)
+
+        def close() -> None:
+            computer.close()
+            if spark is None:
+                used.stop()
+
+        return Engine(computer, lambda question: answered(store, used, question), close)
 
     return made
 
 
 def answered(store: Store, spark: SparkSession, question: Question) -> pa.Table:
-    """The rows of a query, over views that are there for this question alone."""
-    token = store.env.random.token()
-    relations = {}
-    try:
-        for number, (name, shard) in enumerate(sorted(question.shards.items())):
-            frame = store.table(shard).df(spark, as_of=question.at)
-            relations[name] = f"strandline_{token}_{number}"
-            frame.createOrReplaceTempView(relations[name])
-        return spark.sql(query_sql(question.sql, relations, question.now_ms)).toArrow()
-    finally:
-        for relation in relations.values():
-            spark.catalog.dropTempView(relation)
+    """The rows of a query, in a session where only the settings of programs hold."""
+    # Questions come from several tasks at once, and relations are named alike in one session.
+    alone = own_session(spark)
+    frames = {
+        name: store.table(shard).df(alone, as_of=question.at)
+        for name, shard in sorted(question.shards.items())
+    }
+    with relations(alone, frames) as named:
+        return alone.sql(query_sql(question.sql, named, question.now_ms)).toArrow()

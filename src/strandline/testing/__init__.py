@@ -2,6 +2,7 @@
 
 audit              pure   judges every entry of a journal, by rules told a second time
 bank_appends       shell  mutants of appends, commits and timelines
+bank_ingest        shell  mutants of ingest: verdicts, times, stash, comparison
 bank_journal       shell  mutants of the journal: its law, its chain, its checkpoints
 bank_leases        shell  mutants of leases: pulses, holds and pins
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
@@ -16,6 +17,7 @@ conformance_source shell  what every source must show
 conformance_tasks  shell  what every implementation of Tasks and Clock must show
 damage             shell  objects that are no longer what was put
 disk               shell  a disk that forgets what was not synced when the power goes
+engines            shell  an engine of plain Arrow for pipelines in tests
 faults             shell  stores that fail on purpose
 history            pure   what clients did and were told
 jobs               shell  roles of jobs that others run: sinks, planners, executors
@@ -42,6 +44,7 @@ tables             pure   test data written as a table
 task               shell  a simulated task, and the life of its process
 toy                pure   shards whose rows are small numbers, and what a reader would see
 trace              shell  who did what when, as a running hash and its last lines
+upserting          shell  replicas that upsert one stream together, and what must come of it
 waiting            shell  simulated events and conditions
 workload           shell  calls that are recorded
 world              shell  a store with simulated processes in it

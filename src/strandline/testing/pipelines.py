@@ -168,7 +168,7 @@ def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
         row: _Row = {"id": key, "amount": process.random.randrange(9)}
         shop.inserted[handle].append(row)
         for _ in range(process.random.randrange(1, 3)):
-            handles.insert(handle, chunk, "orders", _payload(row), 1)
+            handles.insert(handle, chunk, "orders", _payload(row, chunk), 1)
     drawn = process.random.random()
     if drawn < 0.6:
         shop.asked.add(handle)
@@ -217,6 +217,7 @@ def judge(world: World) -> None:
     wrong = list(shop.wrong)
 
     def look(process: Host) -> None:
+        process.heal()
         wrong.extend(_differences(shop, process.store))
 
     world.start("judge", look)
@@ -315,6 +316,7 @@ def _value(key: int, amount: int) -> bytes:
     return json.dumps({"id": key, "amount": amount}).encode()
 
 
-def _payload(row: _Row) -> bytes:
-    batch = raw_batch([json.dumps(row).encode()], "0", [0])
+def _payload(row: _Row, chunk: int) -> bytes:
+    """What comes later in a transaction wins, so a chunk's number is its rows' place."""
+    batch = raw_batch([json.dumps(row).encode()], "0", [chunk])
     return packed_rows(pa.Table.from_batches([batch]))
