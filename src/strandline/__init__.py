@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         Writer as Writer,
     )
     from strandline.model.frontier import Frontier as Frontier
-    from strandline.pipeline.engine import Engine as Engine
+    from strandline.pipeline.engine import PipelineEngine as PipelineEngine
     from strandline.pipeline.pipeline import Pipeline as Pipeline
     from strandline.pipeline.pushes import Pushed as Pushed
     from strandline.pipeline.replay import Replayed as Replayed
@@ -116,7 +116,6 @@ _HOMES = {
     "CancelledError": "strandline.errors",
     "ConflictError": "strandline.errors",
     "CorruptionError": "strandline.errors",
-    "Engine": "strandline.pipeline.engine",
     "Failure": "strandline.reading.events",
     "FencedError": "strandline.errors",
     "fetch_part": "strandline.reading.fetch",
@@ -134,6 +133,7 @@ _HOMES = {
     "open": "strandline.assembly",
     "PartDescriptor": "strandline.reading.descriptor",
     "Pipeline": "strandline.pipeline.pipeline",
+    "PipelineEngine": "strandline.pipeline.engine",
     "PipelineSettings": "strandline.pipeline.settings",
     "PipelineStatus": "strandline.pipeline.report",
     "ProgramError": "strandline.errors",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.handles.store import PipelineOptions
-    from strandline.pipeline.engine import Engine
+    from strandline.pipeline.engine import PipelineEngine
     from strandline.pipeline.pipeline import Pipeline
     from strandline.shard.lease import Heart
     from strandline.spark.table import Table
@@ -126,7 +126,7 @@ def _open_pipeline(store: Store, name: str, options: PipelineOptions) -> Pipelin
     return Pipeline(store, name, means, text=options.sql, program=options.program)
 
 
-def _spark_engine(store: Store) -> Engine:
+def _spark_engine(store: Store) -> PipelineEngine:
     # Only who runs a pipeline or asks it needs Spark.
     from strandline.spark.engines import spark_engine  # noqa: PLC0415
 

@@ -33,7 +33,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class PipelineEngine:
     """Computes and answers for one pipeline."""
 
     computer: Computer
@@ -41,4 +41,4 @@ class Engine:
     close: Callable[[], None] = lambda: None
 
 
-NewEngine = Callable[["Store"], Engine]
+NewEngine = Callable[["Store"], PipelineEngine]

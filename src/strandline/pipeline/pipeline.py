@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
-    from strandline.pipeline.engine import Engine
+    from strandline.pipeline.engine import PipelineEngine
     from strandline.pipeline.means import Means
     from strandline.pipeline.pushes import Pushed
     from strandline.pipeline.replay import Replayed
@@ -74,7 +74,7 @@ class Pipeline:
         self._means = means
         self._text = text
         self._program = program
-        self._engine: Engine | None = None
+        self._engine: PipelineEngine | None = None
         self._rig: Rig | None = None
         self._gauges: Mapping[str, Source] | None = None
         self._life = Life(store.env, self.name, means)
@@ -336,7 +336,7 @@ class Pipeline:
                 env.tasks.sleep(POLL_MS)
         return standing
 
-    def _made(self) -> Engine:
+    def _made(self) -> PipelineEngine:
         if self._engine is None:
             self._engine = self._means.engine(self.store)
         return self._engine

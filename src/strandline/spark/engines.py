@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.config import resolve_secret
-from strandline.pipeline.engine import Engine
+from strandline.pipeline.engine import PipelineEngine
 from strandline.spark.computer import SparkComputer
 from strandline.spark.queries import own_session
 from strandline.spark.relations import relations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def spark_engine(spark: SparkSession | None = None) -> NewEngine:
     """An engine on this session; without one, on a session of its own, which it stops."""
 
-    def made(store: Store) -> Engine:
+    def made(store: Store) -> PipelineEngine:
         used = session() if spark is None else spark
         computer = SparkComputer(store, used, resolve_secret)
 
@@ -32,7 +32,7 @@ def spark_engine(spark: SparkSession | None = None) -> NewEngine:
             if spark is None:
                 used.stop()
 
-        return Engine(computer, lambda question: answered(store, used, question), close)
+        return PipelineEngine(computer, lambda question: answered(store, used, question), close)
 
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.pipeline.engine import Engine
+from strandline.pipeline.engine import PipelineEngine
 from strandline.testing.computing import ArrowComputer
 from strandline.views.answer import answer
 from strandline.views.rewrite import query_sql
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strandline.pipeline.engine import Question
 
 
-def arrow_engine(store: Store) -> Engine:
+def arrow_engine(store: Store) -> PipelineEngine:
     """Computes in this process, and answers the small part of SQL that `views.answer` knows."""
 
     def found(question: Question) -> pa.Table:
@@ -27,4 +27,4 @@ def arrow_engine(store: Store) -> Engine:
         relations = {name: name for name in question.shards}
         return answer(query_sql(question.sql, relations, question.now_ms), tables)
 
-    return Engine(ArrowComputer(store), found)
+    return PipelineEngine(ArrowComputer(store), found)
