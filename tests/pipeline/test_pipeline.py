@@ -176,8 +176,9 @@ def test_pandas_is_taken_too(store: Store) -> None:
 def test_an_error_aborts_and_costs_no_time(store: Store) -> None:
     with shop(store) as pipeline:
         pipeline.run(until_idle=True)
-        with pytest.raises(UsageError, match="no table"), pipeline.transaction() as transaction:
-            transaction.insert("notes", [{"id": 1, "note": "never"}])
+        transaction = pipeline.transaction()
+        transaction.insert("notes", [{"id": 1, "note": "never"}])
+        with pytest.raises(UsageError, match="no table"), transaction:
             transaction.insert("nope", [{"id": 1}])
         pipeline.run(until_idle=True)
         assert len(pipeline.history()) == 4

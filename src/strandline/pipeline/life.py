@@ -76,6 +76,10 @@ class Life:
         if self._task is not None:
             self.wait()
 
+    def ask_to_stop(self) -> None:
+        if self._runner is not None:
+            self._runner.stop()
+
     def wait(self, timeout_ms: int | None = None) -> Status | None:
         """Wait for the end; `None` if it still runs after that time."""
         runner = self._running()

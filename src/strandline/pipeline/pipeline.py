@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
     from strandline.journal.standing import Standing
-    from strandline.model.frontier import Time
+    from strandline.model.frontier import Frontier, Time
     from strandline.pipeline.engine import PipelineEngine
     from strandline.pipeline.means import Means
     from strandline.pipeline.pushes import Pushed
@@ -99,6 +99,11 @@ class Pipeline:
             self._text = program_text(self.store.env, self.name, record)
         return self._text
 
+    @property
+    def committed(self) -> Frontier:
+        """How far it is committed, read from the store."""
+        return self._standing().committed
+
     # Running.
 
     def run(self, *, until_idle: bool = False, transactions: int | None = None) -> Status:
@@ -131,6 +136,10 @@ class Pipeline:
             self._life.stop()
         else:
             self._known().stop(replica)
+
+    def stop_here(self) -> None:
+        """Ask the replica in this process to stop after a checkpoint; returns at once."""
+        self._life.ask_to_stop()
 
     def pause(self) -> None:
         """Commit nothing new: the replica in this process; without one all replicas, through the
@@ -215,17 +224,29 @@ class Pipeline:
 
     def table(self, name: str) -> Shard:
         """A table's rows, as a shard."""
-        return self._collection(name, TABLE)
+        return self.collection(name, TABLE)
 
     def view(self, name: str) -> Shard:
         """A view's rows, as a shard."""
-        return self._collection(name, VIEW)
+        return self.collection(name, VIEW)
+
+    def collection(self, name: str, role: str | None = None) -> Shard:
+        """A table, a view or what is wrong with one, as a shard; by the binding on record."""
+        bindings = self._standing().bindings
+        for known, bound in bindings.items():
+            if known.casefold() == name.casefold() and role in {None, bound.role}:
+                return self.store.shard(bound.shard)
+        what = "collection" if role is None else role
+        names = sorted(each for each, bound in bindings.items() if role in {None, bound.role})
+        raise NotFoundError(
+            f"pipeline {self.name} has no {what} {printable(name)}: it has {', '.join(names)}"
+        )
 
     def subscribe(
         self, name: str, as_of: Time | None = None, *, until: Time | None = None
     ) -> Subscription:
         """The rows of a table or a view, then every change of them."""
-        return self._collection(name, None).subscribe(as_of, until=until)
+        return self.collection(name).subscribe(as_of, until=until)
 
     def status(self) -> PipelineStatus:
         """Where it stands and who runs it, wherever that is."""
@@ -271,17 +292,6 @@ class Pipeline:
         return f"<Pipeline {self.name} of {self.store.url}>"
 
     # What they share.
-
-    def _collection(self, name: str, role: str | None) -> Shard:
-        bindings = self._standing().bindings
-        for known, bound in bindings.items():
-            if known.casefold() == name.casefold() and role in {None, bound.role}:
-                return self.store.shard(bound.shard)
-        what = "collection" if role is None else role
-        names = sorted(each for each, bound in bindings.items() if role in {None, bound.role})
-        raise NotFoundError(
-            f"pipeline {self.name} has no {what} {printable(name)}: it has {', '.join(names)}"
-        )
 
     def _standing(self) -> Standing:
         """The newest standing; a pipeline that nobody has run yet has none."""
