@@ -36,7 +36,7 @@ from strandline.errors import (
     ViewFailedError,
 )
 from strandline.journal.handles import Handles
-from strandline.pipeline.documents import handle_document, status_document, summary_document
+from strandline.pipeline.documents import open_document, status_document, summary_document
 from strandline.pipeline.rows import json_rows
 
 try:
@@ -157,7 +157,7 @@ class Api:
     def look(self, sent: Sent) -> Document:
         pipeline = self._serving.pipeline(sent.path["name"])
         handles = Handles(pipeline.store.env, pipeline.name)
-        return handle_document(handles.look(sent.path["id"]))
+        return open_document(handles.look(sent.path["id"]))
 
     def insert(self, sent: Sent) -> Document:
         pipeline = self._serving.pipeline(sent.path["name"])

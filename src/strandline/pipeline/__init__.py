@@ -4,13 +4,13 @@ agree       pure   whether two computations of one time agree
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
 catalog     pure   the collections of a program and their shards
-compute     pure   the Computer port: what a sealed transaction makes of the collections
-documents   pure   what is told of a pipeline, as documents with stable names
-engine      pure   the Engine port: who computes transactions and answers queries
+compute     shell  the Computer port: what a sealed transaction makes of the collections
+documents   shell  what is told of a pipeline, as documents with stable names
+engine      shell  the Engine port: who computes transactions and answers queries
 land        shell  lands what was computed in the shards, before anybody commits it
 life        shell  the replica of a pipeline in this process, run here or beside
 meaning     pure   what the rows of a transaction mean for a table, in Arrow
-means       pure   what a pipeline is given by whoever opens it
+means       shell  what a pipeline is given by whoever opens it
 offer       pure   when an automatic transaction closes
 pipeline    shell  a pipeline as its users hold it
 planner     shell  what goes into the next transaction, and where sealed rows are

@@ -28,12 +28,12 @@ def status_document(status: PipelineStatus) -> Document:
         "verifiable_from": status.verifiable_from,
         "sources": [_source(each) for each in status.endpoints],
         "replicas": [_replica(each) for each in status.replicas],
-        "transactions": [handle_document(each) for each in status.transactions],
+        "transactions": [open_document(each) for each in status.transactions],
         "findings": list(status.findings),
     }
 
 
-def handle_document(handle: Handle) -> Document:
+def open_document(handle: Handle) -> Document:
     """An explicit transaction."""
     state = "open"
     if handle.closed is not None:
