@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from strandline.connectors.position import Range
 from strandline.connectors.source import Limits
 from strandline.errors import ConflictError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
+from strandline.journal.staging import stage
 from strandline.pipeline.compute import Intake
+from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from strandline.connectors.push import Staging
     from strandline.journal.handles import Handle
+    from strandline.journal.record import StagedRef
     from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
 
@@ -31,6 +37,7 @@ class Planner:
         self._rig = rig
         self._handles = Handles(rig.store.env, rig.journal.pipeline)
         self._since_ms: float | None = None
+        self._stagings: dict[str, Staging] = {}
 
     def plan(self, standing: Standing) -> float:
         """Seal what a handle's owner asked for, else what the sources offer, if it is due.
@@ -47,12 +54,16 @@ class Planner:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
-        self._seal(standing, self._offered(standing, offers))
+        inputs = self._offered(standing, offers)
+        if isinstance(self._seal(standing, inputs), Lost):
+            self._unstage(inputs)
+        else:
+            self._acknowledge()
         return 0
 
     def intake(self, sealed: Input) -> Intake:
         """Where the rows of an input are, for whoever computes."""
-        if sealed.taken is None:
+        if sealed.taken is None or sealed.staged:
             return Intake(sealed.endpoint, sealed.table, staged=sealed.staged)
         source = self._rig.sources.get(sealed.endpoint)
         if source is None:
@@ -106,9 +117,13 @@ class Planner:
 
     def _offers(self, standing: Standing) -> dict[str, Offered]:
         limits = Limits(self._rig.settings.rows_max, self._rig.settings.bytes_max)
-        offers = {}
+        offers: dict[str, Offered] = {}
+        self._stagings.clear()
         for endpoint, source in self._rig.sources.items():
             if standing.endpoints.get(endpoint) != "live":
+                continue
+            if endpoint in self._rig.desks:
+                offers |= self._pushed(standing, endpoint, limits)
                 continue
             start = standing.positions.get(endpoint, {})
             taken = source.plan(start, limits)
@@ -117,16 +132,51 @@ class Planner:
                 offers[endpoint] = Offered(taken, taken.rows, begins=begins)
         return offers
 
+    def _pushed(self, standing: Standing, endpoint: str, limits: Limits) -> dict[str, Offered]:
+        """What was pushed here, without what the journal has already."""
+        position = standing.positions.get(endpoint, {})
+        sealed = standing.producers.get(endpoint, {})
+        staging = self._rig.desks[endpoint].staged(position, limits, sealed)
+        if staging is None:
+            return {}
+        self._stagings[endpoint] = staging
+        return {endpoint: Offered(staging.taken, staging.taken.rows, staging.rows.nbytes)}
+
     def _offered(self, standing: Standing, offers: Mapping[str, Offered]) -> list[Input]:
         return [
-            Input(standing.next_t, endpoint, endpoint, offer.taken.parts, (), {})
-            for endpoint, offer in sorted(offers.items())
+            self._input(standing, endpoint, offer) for endpoint, offer in sorted(offers.items())
         ]
 
-    def _seal(self, standing: Standing, inputs: Sequence[Input], handle: str | None = None) -> None:
+    def _input(self, standing: Standing, endpoint: str, offer: Offered) -> Input:
+        """Pushed rows are not there a second time, so they are staged before they are sealed."""
+        staging = self._stagings.get(endpoint)
+        refs: tuple[StagedRef, ...] = ()
+        producers: dict[str, int] = {}
+        if staging is not None:
+            payload = packed_rows(pa.Table.from_batches([staging.rows]))
+            env, rows = self._rig.store.env, staging.rows.num_rows
+            refs = (stage(env, self._rig.journal.pipeline, payload, rows=rows),)
+            producers = staging.producers
+        return Input(standing.next_t, endpoint, endpoint, offer.taken.parts, refs, producers)
+
+    def _unstage(self, inputs: Sequence[Input]) -> None:
+        """Another entry came first: no record will ever refer to what was staged for this one."""
+        env = self._rig.store.env
+        for ref in (ref for each in inputs for ref in each.staged):
+            env.patient(lambda key=ref.key: env.blob.delete(key))  # type: ignore[misc]
+
+    def _acknowledge(self) -> None:
+        """The journal has what was pushed: whoever pushed it may know."""
+        for endpoint, staging in self._stagings.items():
+            self._rig.desks[endpoint].sealed(staging)
+        self._stagings.clear()
+
+    def _seal(
+        self, standing: Standing, inputs: Sequence[Input], handle: str | None = None
+    ) -> Standing | Lost:
         """One entry: all of it is sealed, or somebody else was faster and none of it is."""
         rig = self._rig
         now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
         t, versions = standing.next_t, dict(rig.computer.versions)
         begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
-        rig.journal.propose(standing, [begin, *inputs, Seal(t)])
+        return rig.journal.propose(standing, [begin, *inputs, Seal(t)])

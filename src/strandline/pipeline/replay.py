@@ -79,7 +79,7 @@ def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Repl
     ]
     try:
         for each in recorded(rig.journal, start, stop):
-            yield _compared(rig, each, rig.computer.compute(_work(rig, planner, each)))
+            yield again(rig, planner, each)
     except SinceError as error:
         raise SinceError(
             f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
@@ -88,6 +88,11 @@ def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Repl
     finally:
         for reader in readers:
             reader.close()
+
+
+def again(rig: Rig, planner: Planner, each: Recorded) -> Replayed:
+    """Compute one committed transaction again, and compare."""
+    return _compared(rig, each, rig.computer.compute(_work(rig, planner, each)))
 
 
 def _work(rig: Rig, planner: Planner, each: Recorded) -> Work:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from strandline.connectors.push import PushSource
 from strandline.journal.log import Journal
 from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.pipeline.catalog import collections
+from strandline.pipeline.pushes import PushDesk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +39,8 @@ class Rig:
     """By endpoint: the name of the table that it feeds."""
     computer: Computer
     settings: PipelineSettings
+    desks: Mapping[str, PushDesk] = field(default_factory=dict)
+    """By endpoint, where this process takes pushed rows."""
 
 
 def rigged(  # noqa: PLR0913 - each comes from another place, and assembly brings them together
@@ -64,4 +68,9 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
         sources=sources,
         computer=computer,
         settings=settings,
+        desks={
+            endpoint: PushDesk(store.env, source)
+            for endpoint, source in sources.items()
+            if isinstance(source, PushSource)
+        },
     )

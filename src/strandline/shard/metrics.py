@@ -37,6 +37,7 @@ COUNTERS = {
     "orphans_deleted": "objects deleted that nothing ever referred to",
     "stalls": "times a reader was found stalled",
     "slow_reads": "object reads that took suspiciously long",
+    "attendant_errors": "times a replica could not say in the store how it is",
     "ingest_commands": "commands that an ingest took in",
     "ingest_dropped": "commands that an ingest dropped, because their times were settled",
     "ingest_won": "intervals that an ingest settled itself",

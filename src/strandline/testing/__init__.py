@@ -17,6 +17,7 @@ conformance_source shell  what every source must show
 conformance_tasks  shell  what every implementation of Tasks and Clock must show
 damage             shell  objects that are no longer what was put
 disk               shell  a disk that forgets what was not synced when the power goes
+engines            shell  an engine of plain Arrow for pipelines in tests
 faults             shell  stores that fail on purpose
 history            pure   what clients did and were told
 jobs               shell  roles of jobs that others run: sinks, planners, executors
