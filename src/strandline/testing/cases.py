@@ -376,6 +376,7 @@ CASES = {
             pipelines.pipelines,
             off=("suspend", "stuck", "store_jump"),
             clean=False,
+            faults_ms=2_000,
             judge=pipelines.judge,
         ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),

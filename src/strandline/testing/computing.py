@@ -64,6 +64,8 @@ class ArrowComputer:
         self._store = store
         self._fetch = fetch
         self.versions = versions
+        self._held: dict[str, pa.Table] = {}
+        """What collections held before the transaction that is being computed."""
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view: what it answers over empty collections."""
@@ -73,6 +75,7 @@ class ArrowComputer:
         return {view.name: known[view.name].schema for view in program.views}
 
     def compute(self, work: Work) -> Computed:
+        self._held = {}
         inputs: dict[str, Digest] = {}
         came: dict[str, list[pa.Table]] = {}
         for intake in work.intakes:
@@ -135,6 +138,12 @@ class ArrowComputer:
 
     def _old(self, work: Work, name: str) -> pa.Table:
         """What a collection held before this transaction."""
+        known = self._held.get(name)
+        if known is None:
+            known = self._held[name] = self._read(work, name)
+        return known
+
+    def _read(self, work: Work, name: str) -> pa.Table:
         shard = self._store.shard(work.shards[name])
         if work.time == 0:
             return shard.schema.empty_table()

@@ -11,10 +11,15 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from strandline.connectors.raw import raw_batch
-from strandline.errors import ConflictError, FencedError, JournalError, NotFoundError, StoreError
+from strandline.errors import (
+    ConflictError,
+    FencedError,
+    JournalError,
+    LeaseLostError,
+    NotFoundError,
+    StoreError,
+    UsageError,
+)
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
 from strandline.journal.next import Want
@@ -23,6 +28,7 @@ from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import recorded, replay
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import rigged
+from strandline.pipeline.rows import staged_rows
 from strandline.pipeline.settings import PipelineSettings
 from strandline.testing.checkers import HistoryError
 from strandline.testing.computing import ArrowComputer
@@ -31,7 +37,10 @@ from strandline.testing.scripted_source import ScriptedSource, ScriptedTopic
 from strandline.views.parse import parse
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from strandline.handles.store import Store
+    from strandline.journal.record import Input
     from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
     from strandline.testing.roles import Role
@@ -39,13 +48,24 @@ if TYPE_CHECKING:
 
 NAME = "shop"
 TEXT = """
-CREATE TABLE orders (id BIGINT, amount BIGINT, PRIMARY KEY (id)) USING generator;
+CREATE TABLE orders (id BIGINT, amount BIGINT, seq BIGINT, PRIMARY KEY (id))
+  USING generator OPTIONS (sequenceBy 'seq');
 CREATE MATERIALIZED VIEW large AS SELECT id, amount + 1 AS more FROM orders WHERE amount > 3;
 CREATE MATERIALIZED VIEW totals REFRESH FULL AS
   SELECT COUNT(*) AS orders, SUM(amount) AS amount FROM orders;
 """
+LATER = TEXT.replace("amount > 3", "amount > 6")
+"""The program that some histories are switched to."""
+_LIMITS = {parse(TEXT).hash: 3, parse(LATER).hash: 6}
+_TABLE = parse(TEXT).tables[0]
+_SETTINGS = PipelineSettings(rows_max=3, delay_ms=40, poll_ms=20, handle_ttl_ms=3_000)
+_SWITCHED = (FencedError, UsageError)
 _KEYS = 5
+_SAMPLED = 6
+"""At so many times everything is read once more in the end."""
 _Row = dict[str, int | None]
+_Stored = dict[int, tuple[int, int | None]]
+"""What a key holds, by its sequence: a tombstone has one, too."""
 
 
 @dataclass
@@ -59,21 +79,24 @@ class Shop:
     """Handles whose owner asked for the commit, or may have."""
     promised: set[str] = field(default_factory=set)
     """Handles whose owner was told that it is asked for."""
+    text: str = TEXT
+    """The program that replicas are started with."""
     sent: int = 0
     fed: bool = False
     """Nothing more is sent."""
     seen: dict[tuple[str, int], list[_Row]] = field(default_factory=dict)
-    """What readers saw of a collection at a time."""
+    """What readers saw of a shard at a time."""
     wrong: list[str] = field(default_factory=list)
 
 
-def rig_of(shop: Shop, store: Store, settings: PipelineSettings) -> Rig:
-    program = parse(TEXT)
+def rig_of(shop: Shop, store: Store, settings: PipelineSettings, text: str | None = None) -> Rig:
+    text = shop.text if text is None else text
+    program = parse(text)
     return rigged(
         store,
         NAME,
         program,
-        TEXT,
+        text,
         sources={"orders": ScriptedSource(shop.topic)},
         computer=ArrowComputer(store, fetch=shop.topic.fetch),
         settings=settings,
@@ -87,9 +110,13 @@ def feeder(shop: Shop) -> Role:
         while process.running():
             key = process.random.randrange(_KEYS)
             shop.sent += 1
-            value = None if process.random.random() < 0.2 else _value(key, shop.sent % 9)
+            # Some come late: what a key holds by then, or held when it went, is newer.
+            late = 37 if process.random.random() < 0.2 else 0
+            row = {"id": key, "amount": shop.sent % 9, "seq": 100 + shop.sent * 10 - late}
+            if process.random.random() < 0.25:
+                row["_delete"] = True
             # A key's records are in one partition, as in any topic.
-            shop.topic.send(str(key % 2), str(key).encode(), value)
+            shop.topic.send(str(key % 2), str(key).encode(), json.dumps(row).encode())
             process.sleep(60)
         shop.fed = True
 
@@ -100,43 +127,85 @@ def replica(shop: Shop) -> Role:
     """Runs the pipeline in this process, in all of its lives."""
 
     def run(process: Host) -> None:
-        settings = PipelineSettings(rows_max=3, delay_ms=40, poll_ms=20, handle_ttl_ms=3_000)
-        running = Replica(rig_of(shop, process.store, settings))
-
-        def step() -> None:
-            nonlocal running
-            if process.random.random() < 0.03:
-                running.want(Want.CHECKPOINT)
+        running = _Running(shop, process)
+        repeat(process, running.step, pause_ms=5)
+        for _ in range(5_000):
             try:
-                if running.step() > 0:
-                    process.sleep(40)
-            except FencedError:
-                running.close()
-                running = Replica(rig_of(shop, process.store, settings))
-            except Exception:
-                running.renew()
-                raise
+                running.step()
+            except (StoreError, LeaseLostError):
+                process.sleep(100)
+            if running.done():
+                running.replica.close()
+                return
+        raise HistoryError(f"{process.name} still has work after 5,000 steps of peace")
 
-        repeat(process, step, pause_ms=5)
-        _drain(shop, process, running)
+    return run
+
+
+class _Running:
+    """A replica that is started again when another program was promoted."""
+
+    def __init__(self, shop: Shop, process: Host) -> None:
+        self._shop = shop
+        self._process = process
+        self.replica = Replica(rig_of(shop, process.store, _SETTINGS))
+
+    def step(self) -> None:
+        if self._process.random.random() < 0.03:
+            self.replica.want(Want.CHECKPOINT)
+        try:
+            if self.replica.step() > 0:
+                self._process.sleep(40)
+        except _SWITCHED:
+            # Another program was promoted, or is about to be told to this process.
+            self.replica.close()
+            self._process.sleep(40)
+            self.replica = Replica(rig_of(self._shop, self._process.store, _SETTINGS))
+        except Exception:
+            self.replica.renew()
+            raise
+
+    def done(self) -> bool:
+        """Nothing more is sent, and all that was is committed."""
+        standing = self.replica.standing
+        return self._shop.fed and standing.sealed is None and _taken(self._shop, standing)
+
+
+def promoter(shop: Shop, after_ms: float) -> Role:
+    """Switches the pipeline to another program, which has one view in another way."""
+
+    def run(process: Host) -> None:
+        process.node.tasks.sleep(after_ms)
+        running = Replica(rig_of(shop, process.store, _SETTINGS, LATER))
+        running.want(Want.PROMOTE)
+        while running.wants():
+            try:
+                running.step()
+            except FencedError:
+                # It was promoted, and died before it knew.
+                break
+            except (StoreError, LeaseLostError):
+                running.renew()
+                process.sleep(50)
+        shop.text = LATER
         running.close()
 
     return run
 
 
-def _drain(shop: Shop, process: Host, running: Replica) -> None:
-    """When peace has come, go on until nothing more is sent and all that was is committed."""
-    for _ in range(5_000):
-        try:
-            rest_ms = running.step()
-        except StoreError:
-            running.renew()
-            rest_ms = 100
-        if rest_ms > 0:
-            if shop.fed and running.standing.sealed is None and _taken(shop, running.standing):
-                return
-            process.sleep(rest_ms)
-    raise HistoryError(f"{process.name} still has work after 5,000 steps of peace")
+def keeper() -> Role:
+    """Compacts and collects what replicas write."""
+
+    def run(process: Host) -> None:
+        while process.running():
+            process.sleep(400)
+            try:
+                for name in process.store.shards():
+                    process.store.upkeep.run_once(process.store.machine(name))
+            except (StoreError, LeaseLostError, ConflictError, NotFoundError) as error:
+                process.world.sim.sometimes(f"a keeper: {type(error).__name__}")
+
+    return run
 
 
 def _taken(shop: Shop, standing: Standing) -> bool:
@@ -162,13 +231,15 @@ def shopper(shop: Shop) -> Role:
 def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
     """One transaction; chunks whose answer got lost are sent again."""
     handle = handles.open(Journal(process.store.env, NAME).refresh())
-    shop.inserted[handle] = []
-    for chunk in range(process.random.randrange(1, 3)):
-        key = 100 + process.random.randrange(3)
-        row: _Row = {"id": key, "amount": process.random.randrange(9)}
-        shop.inserted[handle].append(row)
+    key = 100 + process.random.randrange(3)
+    chunks = list(range(process.random.randrange(1, 4)))
+    rows: list[_Row] = [{"id": key, "amount": process.random.randrange(9)} for _ in chunks]
+    shop.inserted[handle] = rows
+    # They come in any order, and some twice; their numbers say which is the last.
+    process.random.shuffle(chunks)
+    for chunk in chunks:
         for _ in range(process.random.randrange(1, 3)):
-            handles.insert(handle, chunk, "orders", _payload(row, chunk), 1)
+            handles.insert(handle, chunk, "orders", _payload(rows[chunk], chunk), 1)
     drawn = process.random.random()
     if drawn < 0.6:
         shop.asked.add(handle)
@@ -184,24 +255,23 @@ def looker(shop: Shop) -> Role:
     def run(process: Host) -> None:
         def step() -> None:
             try:
-                names = _shards(process.store)
-                for name, shard in names.items():
-                    with process.store.shard(shard).snapshot() as snapshot:
-                        found = _sorted(snapshot.to_arrow())
-                        at = snapshot.as_of
-                    known = shop.seen.setdefault((name, at), found)
-                    if known != found:
-                        shop.wrong.append(f"{name} at {at} was {known} and is {found}")
+                shard = process.random.choice(_shards(process.store))
+                with process.store.shard(shard).snapshot() as snapshot:
+                    found = _sorted(snapshot.to_arrow())
+                    at = snapshot.as_of
+                known = shop.seen.setdefault((shard, at), found)
+                if known != found:
+                    shop.wrong.append(f"{shard} at {at} was {known} and is {found}")
             except (NotFoundError, JournalError, KeyError):
                 process.sleep(50)
 
-        repeat(process, step, pause_ms=150)
+        repeat(process, step, pause_ms=100)
 
     return run
 
 
 def pipelines(world: World) -> None:
-    """Two replicas, a feeder, a shopper and a reader."""
+    """Two replicas, a feeder, a shopper, a reader and upkeep; in some, a new program."""
     shop = Shop()
     world.batches[NAME] = shop  # type: ignore[assignment]  # what a history keeps, whatever it is
     world.start("f1", feeder(shop))
@@ -209,6 +279,10 @@ def pipelines(world: World) -> None:
     world.start("b", replica(shop))
     world.start("s1", shopper(shop))
     world.start("l1", looker(shop))
+    world.start("u1", keeper())
+    chance = world.sim.stream("promotion")
+    if chance.random() < 0.5:
+        world.start("p1", promoter(shop, chance.uniform(200, 1_500)))
 
 
 def judge(world: World) -> None:
@@ -239,22 +313,41 @@ def _differences(shop: Shop, store: Store) -> list[str]:
     if len(expected) != standing.next_t:
         wrong.append(f"{len(expected)} transactions are on record, {standing.next_t} are committed")
     wrong += _contents(shop, store, expected)
+    wrong += _leftovers(store, standing)
     if not wrong:
         list(replay(rig, Planner(rig), 0, standing.next_t))
     return wrong
 
 
-def _contents(shop: Shop, store: Store, expected: list[dict[int, int]]) -> list[str]:
-    """What each collection is at each time, and what was seen of it, against what it should be."""
-    wrong = []
-    shards = _shards(store) if expected else {}
-    for at, orders in enumerate(expected):
-        for name, rows in _collections(orders).items():
-            with store.shard(shards[name]).snapshot(as_of=at) as snapshot:
+def _leftovers(store: Store, standing: Standing) -> list[str]:
+    """Nothing is there that nobody committed: no record says what it is."""
+    uppers = {
+        each.shard: store.machine(each.shard).refresh() for each in standing.bindings.values()
+    }
+    return [
+        f"{name} has rows up to {state.upper}, and {standing.committed} is committed"
+        for name, state in uppers.items()
+        if not state.upper <= standing.committed
+    ]
+
+
+def _contents(shop: Shop, store: Store, expected: list[dict[str, list[_Row]]]) -> list[str]:
+    """What each shard is at some times, and what was seen of it, against what it should be.
+
+    What it is at the others follows: every transaction is computed again from the one before.
+    """
+    wrong = [
+        f"{shard} at {at} was {seen}, and should be {expected[at][shard]}"
+        for (shard, at), seen in shop.seen.items()
+        if shard in expected[at] and seen != expected[at][shard]
+    ]
+    every = max(1, len(expected) // _SAMPLED)
+    for at in sorted({*range(0, len(expected), every), len(expected) - 1} - {-1}):
+        for shard, rows in expected[at].items():
+            with store.shard(shard).snapshot(as_of=at) as snapshot:
                 found = _sorted(snapshot.to_arrow())
-            seen = shop.seen.get((name, at), rows)
-            if found != rows or seen != rows:
-                wrong.append(f"{name} at {at} is {found}, was {seen}, and should be {rows}")
+            if found != rows:
+                wrong.append(f"{shard} at {at} is {found}, and should be {rows}")
     return wrong
 
 
@@ -268,43 +361,65 @@ def _handles(shop: Shop, journal: Journal) -> list[str]:
     return wrong + [f"{each} was not committed" for each in shop.promised - committed]
 
 
-def _expected(shop: Shop, journal: Journal) -> list[dict[int, int]]:
-    """The orders at each time, from what was sent and from which of it each transaction took."""
-    orders: dict[int, int] = {}
+def _expected(shop: Shop, journal: Journal) -> list[dict[str, list[_Row]]]:
+    """What each shard holds at each time, from what was sent and which of it was taken when."""
+    orders: _Stored = {}
     found = []
     for each in recorded(journal, 0, journal.refresh().next_t):
-        for taken in each.sealed.inputs:
-            for partition, (start, stop) in sorted((taken.taken or {}).items()):
-                for offset in range(start, stop):
-                    _apply(orders, *shop.topic.record(partition, offset))
-        if each.sealed.begin.handle is not None:
-            for row in shop.inserted[each.sealed.begin.handle]:
-                orders[row["id"] or 0] = row["amount"] or 0
-        found.append(dict(orders))
+        rows = [row for taken in each.sealed.inputs for row in _sent(shop, taken)]
+        handle = each.sealed.begin.handle
+        if handle is not None:
+            rows += [{**row, "seq": None} for row in shop.inserted[handle]]
+        _apply(orders, rows)
+        names = {name: bound.shard for name, bound in each.standing.bindings.items()}
+        held = _collections(orders, _LIMITS[each.standing.program])
+        found.append({names[name]: held[name] for name in held})
     return found
 
 
-def _apply(orders: dict[int, int], key: bytes | None, value: bytes | None) -> None:
-    if value is None:
-        orders.pop(int(key or b"0"), None)
-    else:
-        row = json.loads(value)
-        orders[row["id"]] = row["amount"]
+def _sent(shop: Shop, taken: Input) -> list[_Row]:
+    records = [
+        shop.topic.record(partition, offset)
+        for partition, (start, stop) in sorted((taken.taken or {}).items())
+        for offset in range(start, stop)
+    ]
+    return [json.loads(value or b"{}") for _, value in records]
 
 
-def _collections(orders: dict[int, int]) -> dict[str, list[_Row]]:
-    rows: list[_Row] = [{"id": key, "amount": orders[key]} for key in orders]
-    large: list[_Row] = [{"id": k, "more": orders[k] + 1} for k in orders if orders[k] > 3]
-    amount = sum(orders.values()) if orders else None
-    totals: list[_Row] = [{"orders": len(orders), "amount": amount}]
+def _apply(orders: _Stored, rows: list[_Row]) -> None:
+    """The last row of each key counts, unless what the key has, or had when it went, is newer."""
+    last: dict[int, _Row] = {}
+    for row in rows:
+        key = row["id"] or 0
+        if key not in last or _order(row) >= _order(last[key]):
+            last[key] = row
+    for key, row in last.items():
+        if key not in orders or _order(row) >= orders[key][0]:
+            orders[key] = (_order(row), None if row.get("_delete") else row["amount"])
+
+
+def _order(row: _Row) -> int:
+    seq = row["seq"]
+    return -1 if seq is None else seq
+
+
+def _collections(orders: _Stored, limit: int) -> dict[str, list[_Row]]:
+    amounts = {key: amount for key, (_, amount) in orders.items() if amount is not None}
+    sequences = {key: seq for key, (seq, _) in orders.items() if seq >= 0}
+    rows: list[_Row] = [
+        {"id": key, "amount": amount, "seq": sequences.get(key)} for key, amount in amounts.items()
+    ]
+    large: list[_Row] = [{"id": k, "more": v + 1} for k, v in amounts.items() if v > limit]
+    total = sum(amounts.values()) if amounts else None
+    totals: list[_Row] = [{"orders": len(amounts), "amount": total}]
     found = {"orders": rows, "large": large, "totals": totals}
     return {name: sorted(each, key=str) for name, each in found.items()}
 
 
-def _shards(store: Store) -> dict[str, str]:
+def _shards(store: Store) -> list[str]:
+    """Of the collections that are looked at, as they are bound now."""
     standing = Journal(store.env, NAME).refresh()
-    names = ("orders", "large", "totals")
-    return {name: standing.bindings[name].shard for name in names}
+    return [standing.bindings[name].shard for name in ("orders", "large", "totals")]
 
 
 def _sorted(table: pa.Table) -> list[_Row]:
@@ -312,11 +427,6 @@ def _sorted(table: pa.Table) -> list[_Row]:
     return sorted(rows, key=str)
 
 
-def _value(key: int, amount: int) -> bytes:
-    return json.dumps({"id": key, "amount": amount}).encode()
-
-
 def _payload(row: _Row, chunk: int) -> bytes:
-    """What comes later in a transaction wins, so a chunk's number is its rows' place."""
-    batch = raw_batch([json.dumps(row).encode()], "0", [chunk])
-    return packed_rows(pa.Table.from_batches([batch]))
+    """One row as its owner's process stages it."""
+    return packed_rows(staged_rows([row], _TABLE, chunk))
