@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.testing import pipelines
+from strandline.testing import pipelines, verdicts
 from strandline.testing.checkers import HistoryError
 from strandline.testing.simulation import Simulation
 from strandline.testing.world import World
@@ -13,10 +13,10 @@ from strandline.testing.world import World
 def _run(seed: int, spoil) -> None:
     with Simulation(seed) as sim:
         world = World(sim)
-        pipelines.pipelines(world)
+        verdicts.pipelines(world)
         world.run(faults_ms=1_000)
         spoil(world.batches[pipelines.NAME])
-        pipelines.judge(world)
+        verdicts.judge(world)
 
 
 def test_an_untouched_history_is_right() -> None:
