@@ -11,8 +11,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 FLOOR  := .venv-floor
 PEERS  := .peers
+BROKER := .broker
 QUIET  := -m pip --disable-pip-version-check --no-input
 PIP    := $(BIN)/python $(QUIET)
+MAVEN  := mvn --quiet --batch-mode -Dmaven.wagon.rto=60000 -Daether.connector.requestTimeout=60000
 JAVA   := openjdk-17-jre-headless
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEED   ?=
@@ -30,7 +32,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
 # Tests that share a Spark session share a worker, and so a JVM; the others go where there is room.
 PYTEST := -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: help setup java maven check unit test floor simulate chaos bench peers demo lock clean
+.PHONY: help setup java maven check unit test floor simulate chaos bench peers broker demo lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +46,10 @@ check: setup  ## ruff, mypy strict, import contracts and house rules; seconds
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py tests/test_public_api.py
 
-unit: setup  ## fast tests only: no many-seed simulation, no real processes, no Spark
-	@$(BIN)/python $(PYTEST) -m "not simulation and not process and not chaos and not spark and not cluster and not slow" $(ARGS)
+unit: setup  ## fast tests only: no many-seed simulation, no real processes, no Spark, no broker
+	@$(BIN)/python $(PYTEST) -m "not simulation and not process and not chaos and not spark and not cluster and not kafka and not slow" $(ARGS)
 
-test: check $(FLOOR)/.ready  ## everything that must pass before a change lands
+test: check $(FLOOR)/.ready broker  ## everything that must pass before a change lands
 	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 	$(MAKE) floor ARGS="-m floor"
 
@@ -64,6 +66,8 @@ bench: java $(VENV)/.ready-bench $(if $(filter $(WITH_PEERS),$(NAME)),peers)  ##
 	@for name in $(NAME); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS); done
 
 peers: $(PEERS)/.ready  ## what the benchmarks stand beside and that has a Spark of its own (Delta)
+
+broker: $(BROKER)/.ready  ## a real Kafka broker for the tests; only CI insists on it
 
 demo: setup  ## two writers, one history: the main job, shown in a minute
 	@$(BIN)/python examples/demo.py $(ARGS)
@@ -84,7 +88,7 @@ lock: setup  ## pin the newest versions that fit pyproject.toml (needs the netwo
 	{ echo "# Every package that \`make bench\` needs, $$note"; cat build/bench.lock; } > requirements-bench.lock
 
 clean:  ## remove what setup and the tools made
-	@rm -rf $(VENV) $(FLOOR) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(FLOOR) $(PEERS) $(BROKER) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # The network is needed here and nowhere else: tests, demo and benchmarks run without it.
 # Spark comes as source: it is built by the locked setuptools, hence apart from it and after it.
@@ -119,18 +123,34 @@ $(PEERS)/.ready: benchmarks/peers/pom.xml requirements-floor.lock | java maven $
 	$(BIN)/python -m venv --without-pip $(PEERS)/venv
 	into=$$($(PEERS)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	$(PIP) install --quiet --require-hashes --no-deps --no-build-isolation --use-pep517 --target "$$into" -r requirements-floor.lock
-	mvn --quiet --batch-mode --file benchmarks/peers/pom.xml dependency:copy-dependencies \
+	$(MAVEN) --file benchmarks/peers/pom.xml dependency:copy-dependencies \
 	    -DincludeGroupIds=io.delta,io.unitycatalog -DoutputDirectory="$(CURDIR)/$(PEERS)/jars"
 	touch $@
+
+# Where it can't be fetched the tests that need it are skipped by name, except in CI: there that is a failure.
+$(BROKER)/.ready: tests/broker/pom.xml | java
+	@echo "setup: fetching the Kafka broker of the tests into $(BROKER)"
+	rm -rf $(BROKER)
+	if $(MAKE) maven && $(MAVEN) --file tests/broker/pom.xml dependency:copy-dependencies \
+	    -DoutputDirectory="$(CURDIR)/$(BROKER)/jars"; then
+	    touch $@
+	elif [ "$${CI:-}" = true ]; then
+	    echo "setup: THE KAFKA BROKER COULD NOT BE FETCHED, and CI requires it (see above for the reason)." >&2
+	    exit 1
+	else
+	    rm -rf $(BROKER)
+	    echo "setup: THE KAFKA BROKER COULD NOT BE FETCHED (see above for the reason)." >&2
+	    echo "       The tests that need it will be SKIPPED, and named at the end of the run." >&2
+	fi
 
 maven:
 	@if command -v mvn >/dev/null; then exit 0; fi
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	    echo "setup: Delta is fetched by Maven; installing it"
+	    echo "setup: jars are fetched by Maven; installing it"
 	    apt-get update -qq </dev/null
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven </dev/null >/dev/null
 	else
-	    echo "setup: Delta is fetched by Maven, and mvn is missing. Install it (sudo apt-get install maven)." >&2
+	    echo "setup: jars are fetched by Maven, and mvn is missing. Install it (sudo apt-get install maven)." >&2
 	    exit 1
 	fi
 

@@ -1,16 +1,89 @@
-"""Options that the Makefile passes on to the tests."""
+"""Options that the Makefile passes on to the tests, and what tests of several folders share."""
 
+from __future__ import annotations
+
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from strandline.testing.lab import Lab
+
+# Lets tests import what they share.
+ROOT = str(Path(__file__).resolve().parents[1])
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
+
+if TYPE_CHECKING:
+    from tests.broker.broker import Broker
+    from tests.broker.topics import Topics
+
+BROKER_TIMEOUT_S = 300
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("strandline")
     group.addoption("--seed", type=int, help="simulate this one seed instead of a range")
     group.addoption("--cycles", type=int, default=25, help="how often a chaos test kills (25)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs the broker is marked so, and goes to one worker: it takes seconds to start.
+
+    What needs Spark too goes where Spark is, and that worker has a broker of its own.
+    """
+    for item in items:
+        if "broker" not in getattr(item, "fixturenames", ()):
+            continue
+        item.add_marker(pytest.mark.kafka)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("broker"))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(BROKER_TIMEOUT_S))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name each test that had no broker: silence would look like a pass."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    without = sorted({each.nodeid for each in skipped if "kafka" in each.keywords})
+    if without:
+        from tests.broker.broker import missing
+
+        terminalreporter.section("SKIPPED WITHOUT A KAFKA BROKER", red=True, bold=True)
+        terminalreporter.line(f"{len(without)} tests were not run: {missing()}")
+        for name in without:
+            terminalreporter.line(f"  {name}")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A running broker, shared by all tests of a process: use topics of your own.
+
+    A test that stops it must start it again.
+    """
+    from tests.broker.broker import Broker, missing
+
+    if trouble := missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI requires the Kafka broker: {trouble}")
+        pytest.skip(f"no Kafka broker: {trouble}")
+    made = Broker(tmp_path_factory.mktemp("broker"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def topics(broker: Broker) -> Iterator[Topics]:
+    """Makes topics on the broker, and writes to them."""
+    from tests.broker.topics import Topics
+
+    made = Topics(broker.address)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -47,7 +47,17 @@ UNNUMBERED = re.compile(r"\bTODO\b(?!\(#\d+\))|\bFIXME\b|\bXXX\b")
 PRIVATE = re.compile(
     r"(?<![\w.:>-])/(?:root|work|home)/\w+|pythonhoste[d]|--(?:extra-)?index-ur[l][ =]"
 )
-UNREAD = {".git", ".hypothesis", ".venv", ".venv-floor", ".peers", "build", "dist", "__pycache__"}
+UNREAD = {
+    ".git",
+    ".hypothesis",
+    ".venv",
+    ".venv-floor",
+    ".peers",
+    ".broker",
+    "build",
+    "dist",
+    "__pycache__",
+}
 
 
 # ---- what the checks look at

@@ -17,6 +17,9 @@ reading/  from parts back to rows: listing, fetching, snapshots, changes as they
 upkeep/   what keeps a shard small and fast: merging, collecting, checking
 journal/  what a pipeline did, as a chain of records, and what follows from it
 handles/  what users hold: stores, shards, readers, writers, owners of timelines
+ingest/   upserts without a pipeline: commands with times, by any number of replicas
+pipeline/  one running program: transactions, replicas, replay
+console/  what is served over HTTP: pushes, transactions, status, metrics
 spark/    Spark as the data plane; the only package that imports pyspark
 cli/      the store seen and tended from a terminal
 testing/  what tests need and production must never import: simulator, faults, checkers
@@ -59,7 +62,9 @@ if TYPE_CHECKING:
         StalledError as StalledError,
         StoreError as StoreError,
         StrandlineError as StrandlineError,
+        TooLargeError as TooLargeError,
         UsageError as UsageError,
+        ViewFailedError as ViewFailedError,
     )
     from strandline.handles.ownership import TimelineOwner as TimelineOwner
     from strandline.handles.shard import (
@@ -75,6 +80,16 @@ if TYPE_CHECKING:
         Writer as Writer,
     )
     from strandline.model.frontier import Frontier as Frontier
+    from strandline.pipeline.engine import PipelineEngine as PipelineEngine
+    from strandline.pipeline.pipeline import Pipeline as Pipeline
+    from strandline.pipeline.pushes import Pushed as Pushed
+    from strandline.pipeline.replay import Replayed as Replayed
+    from strandline.pipeline.report import (
+        PipelineStatus as PipelineStatus,
+        TransactionSummary as TransactionSummary,
+    )
+    from strandline.pipeline.settings import PipelineSettings as PipelineSettings
+    from strandline.pipeline.transaction import Transaction as Transaction
     from strandline.reading.descriptor import PartDescriptor as PartDescriptor
     from strandline.reading.events import (
         Failure as Failure,
@@ -117,11 +132,17 @@ _HOMES = {
     "NotInstalledError": "strandline.errors",
     "open": "strandline.assembly",
     "PartDescriptor": "strandline.reading.descriptor",
+    "Pipeline": "strandline.pipeline.pipeline",
+    "PipelineEngine": "strandline.pipeline.engine",
+    "PipelineSettings": "strandline.pipeline.settings",
+    "PipelineStatus": "strandline.pipeline.report",
     "ProgramError": "strandline.errors",
     "Progress": "strandline.reading.events",
+    "Pushed": "strandline.pipeline.pushes",
     "Reader": "strandline.handles.shard",
     "Repeated": "strandline.shard.command",
     "ReplayDivergedError": "strandline.errors",
+    "Replayed": "strandline.pipeline.replay",
     "ReplicaDivergedError": "strandline.errors",
     "Retention": "strandline.shard.state",
     "SchemaError": "strandline.errors",
@@ -139,10 +160,14 @@ _HOMES = {
     "TermHold": "strandline.shard.term",
     "Timeline": "strandline.handles.store",
     "TimelineOwner": "strandline.handles.ownership",
+    "TooLargeError": "strandline.errors",
+    "Transaction": "strandline.pipeline.transaction",
+    "TransactionSummary": "strandline.pipeline.report",
     "Txn": "strandline.shard.txn",
     "Updates": "strandline.reading.events",
     "UpperMismatch": "strandline.shard.command",
     "UsageError": "strandline.errors",
+    "ViewFailedError": "strandline.errors",
     "Writer": "strandline.handles.write",
 }
 

@@ -16,7 +16,8 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strandline.config import from_environment
+from strandline.config import from_environment, resolve_secret
+from strandline.connectors.source import Ports
 from strandline.errors import UsageError
 from strandline.handles.store import Store
 from strandline.heart import OutsideHeart
@@ -32,6 +33,9 @@ from strandline.system import SystemClock, SystemRandom, SystemTasks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strandline.handles.store import PipelineOptions
+    from strandline.pipeline.engine import PipelineEngine
+    from strandline.pipeline.pipeline import Pipeline
     from strandline.shard.lease import Heart
     from strandline.spark.table import Table
     from strandline.store.blob import Blob
@@ -90,6 +94,7 @@ def open_store(
         url=str(location),
         is_here=lambda: os.getpid() == pid,
         new_table=_open_table,
+        new_pipeline=_open_pipeline,
     )
     if config.upkeep if upkeep is None else upkeep:
         store.upkeep.start()
@@ -101,6 +106,31 @@ def _open_table(store: Store, name: str, schema: object, key: Sequence[str]) -> 
     from strandline.spark.opening import open_table  # noqa: PLC0415
 
     return open_table(store, name, schema, key)
+
+
+def _open_pipeline(store: Store, name: str, options: PipelineOptions) -> Pipeline:
+    # Whoever only reads and writes shards needs none of this, and SQL takes a while to load.
+    from strandline.pipeline.means import Means  # noqa: PLC0415
+    from strandline.pipeline.pipeline import Pipeline  # noqa: PLC0415
+    from strandline.pipeline.settings import PipelineSettings  # noqa: PLC0415
+
+    means = Means(
+        engine=options.engine or _spark_engine,
+        ports=lambda _: Ports(SystemClock(), resolve_secret),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        settings=options.settings or PipelineSettings(),
+        replica=options.replica,
+        read_only=options.read_only,
+    )
+    return Pipeline(store, name, means, text=options.sql, program=options.program)
+
+
+def _spark_engine(store: Store) -> PipelineEngine:
+    # Only who runs a pipeline or asks it needs Spark.
+    from strandline.spark.engines import spark_engine  # noqa: PLC0415
+
+    return spark_engine()(store)
 
 
 open = open_store  # noqa: A001 - the public name, `strandline.open`

@@ -2,6 +2,7 @@
 
 STRANDLINE_LEASE_MS     how long a lease lasts without a heartbeat (default 60000)
 STRANDLINE_UPKEEP       "off" leaves compaction and collection to `strandline compact`
+STRANDLINE_TOKEN        what `strandline serve` wants to be shown (default: drawn at every start)
 STRANDLINE_CACHE_DIR    where Spark's workers keep blocks of parts (default: Spark's local folder)
 STRANDLINE_CACHE_BYTES  how many bytes of them on a machine (default 8589934592; 0 keeps none)
 
@@ -65,6 +66,11 @@ def _local_folder() -> Path:
     if not first.is_absolute():
         return Path(tempfile.gettempdir())
     return first.parent if first.name.startswith("blockmgr-") else first
+
+
+def served_token() -> str | None:
+    """The token of `strandline serve`, where it is in the environment."""
+    return os.environ.get("STRANDLINE_TOKEN") or None
 
 
 def java_home() -> str | None:

@@ -4,6 +4,7 @@
     ├── UsageError                fix the call
     │   ├── NameRefusedError        a name that may not be used
     │   ├── BoundsError             times outside what the call declares
+    │   ├── TooLargeError           more at once than is taken
     │   ├── SchemaError             rows, columns or filters that do not fit the schema
     │   ├── SinceError              a time that can no longer be told apart
     │   ├── NotFoundError           no shard, timeline or pipeline of that name
@@ -12,6 +13,7 @@
     ├── ConflictError             another writer won: refresh, then decide again
     │   └── FencedError             a newer owner took over: stop
     ├── LeaseLostError            the lease ran out: open a new handle
+    ├── ViewFailedError           a view has no answer at this time: mend rows or program
     ├── CancelledError            the caller asked a blocked call to end
     ├── NotInstalledError         this machine lacks a program or a package: install it
     ├── StoreError                the outside world failed
@@ -48,6 +50,10 @@ class NameRefusedError(UsageError):
 
 class BoundsError(UsageError):
     """Times or frontiers outside what the call declares or the shard allows."""
+
+
+class TooLargeError(UsageError):
+    """What was sent is larger than anything that is taken at once: send less."""
 
 
 class SchemaError(UsageError):
@@ -94,6 +100,10 @@ class FencedError(ConflictError):
 
 class LeaseLostError(StrandlineError):
     """The lease ran out while its owner was away: open a new handle and start again."""
+
+
+class ViewFailedError(StrandlineError):
+    """A view's query raised for what its tables hold at this time, so it has no answer there."""
 
 
 class CancelledError(StrandlineError):

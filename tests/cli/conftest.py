@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
+from tests.cli.shop import TEXT, Shop
 
 from strandline.assembly import open_store
 from strandline.cli.main import main
@@ -74,3 +75,17 @@ def ask(capsys):
         return Answer(code, said.out, said.err)
 
     return run
+
+
+@pytest.fixture
+def shop(tmp_path, capsys) -> Shop:
+    """A program that was not run yet."""
+    (tmp_path / "shop.sql").write_text(TEXT)
+    return Shop(tmp_path, capsys)
+
+
+@pytest.fixture
+def run_shop(shop) -> Shop:
+    """A program that was run until it was idle."""
+    assert shop.run("--until-idle").code == 0
+    return shop

@@ -16,6 +16,8 @@ VERBS = [
     *("shards", "show", "tail", "history", "holds"),
     *("retain", "compact", "fsck", "doctor"),
     "pack",
+    *("run", "status", "top", "query", "subscribe"),
+    *("replay", "checkpoint", "pause", "resume", "stop", "serve"),
 ]
 
 

@@ -34,7 +34,7 @@ def pipeline(lab: Lab) -> tuple[Journal, Handles]:
 def committed(journal: Journal, handles: Handles, name: str) -> Standing:
     """Commit a handle as a replica does: the journal first, then the slot, then the proposal."""
     standing = journal.refresh()
-    chunks = sorted(handles.freeze(name).chunks, key=lambda each: each.number)
+    chunks = sorted(handles.freeze(name, commit=True).chunks, key=lambda each: each.number)
     begin, taken, seal = sealing(standing, handle=name)
     taken = msgspec.structs.replace(taken, staged=tuple(each.ref for each in chunks))
     sealed = won(journal.propose(standing, [begin, taken, seal]))
@@ -63,10 +63,12 @@ def test_a_handle_that_is_frozen_takes_no_more_and_stays_as_it_is(lab: Lab) -> N
     journal, handles = pipeline(lab)
     name = handles.open(journal.refresh())
     handles.insert(name, 0, "orders", b"a", 1)
-    frozen = handles.freeze(name)
-    assert handles.freeze(name) == frozen
-    with pytest.raises(ConflictError, match="being committed: chunk 1 is too late"):
+    frozen = handles.freeze(name, commit=True)
+    assert handles.freeze(name, commit=True) == frozen
+    with pytest.raises(ConflictError, match="being closed: chunk 1 is too late"):
         handles.insert(name, 1, "orders", b"b", 1)
+    with pytest.raises(ConflictError, match="is being committed"):
+        handles.freeze(name, commit=False)
     # A chunk that was there is still recognised.
     assert handles.insert(name, 0, "orders", b"a", 1) == frozen.chunks[0]
 
@@ -75,7 +77,7 @@ def test_s59_a_handle_that_was_open_at_a_crash_stays_open_and_has_no_time(lab: L
     journal, handles = pipeline(lab)
     name = handles.open(journal.refresh())
     handles.insert(name, 0, "orders", b"a", 1)
-    handles.freeze(name)
+    handles.freeze(name, commit=True)
     again = Journal(lab.env(), "shop").refresh()
     assert (again.next_t, again.closed) == (0, {})
     assert Handles(lab.env(), "shop").look(name).closed is None
@@ -87,7 +89,10 @@ def test_a_handle_is_committed_once_and_says_when(lab: Lab) -> None:
     handles.insert(name, 0, "orders", b"a", 1)
     committed(journal, handles, name)
     assert handles.look(name).closed.t == 0
-    for act in (handles.freeze, lambda name: handles.insert(name, 1, "orders", b"b", 1)):
+    for act in (
+        lambda name: handles.freeze(name, commit=True),
+        lambda name: handles.insert(name, 1, "orders", b"b", 1),
+    ):
         with pytest.raises(ConflictError, match="was committed as 0"):
             act(name)
     handles.settle(name, 0)
@@ -103,7 +108,7 @@ def test_what_an_aborted_handle_staged_is_deleted(lab: Lab) -> None:
     handles.settle(name, None, "by its user")
     assert list(lab.blob.list("journal/shop/")) == []
     with pytest.raises(ConflictError, match="was aborted"):
-        handles.freeze(name)
+        handles.freeze(name, commit=True)
 
 
 def test_slots_are_used_again_once_the_journal_forgot_their_handles(lab: Lab) -> None:
@@ -122,7 +127,7 @@ def test_slots_are_used_again_once_the_journal_forgot_their_handles(lab: Lab) ->
     with pytest.raises(NotFoundError, match="closed and forgotten"):
         handles.look(first)
     with pytest.raises(NotFoundError):
-        handles.freeze(first)
+        handles.freeze(first, commit=True)
     handles.settle(first, 0)
     assert handles.look(again).closed is None
 

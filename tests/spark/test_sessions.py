@@ -110,7 +110,7 @@ def test_without_pyspark_the_error_says_how_to_get_it():
 
 @pytest.mark.process
 @pytest.mark.spark
-def test_a_killed_program_leaves_no_jvm_and_a_living_one_says_nothing():
+def test_a_killed_program_leaves_no_jvm_and_a_living_one_says_nothing(tmp_path):
     """The JVM must go with its Python, however that ended."""
     script = """
         import os, sys
@@ -122,18 +122,21 @@ def test_a_killed_program_leaves_no_jvm_and_a_living_one_says_nothing():
         print(*[pid for each in tasks for pid in each.read_text().split()], flush=True)
         sys.stdin.read()
     """
-    started = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        children = started.stdout.readline().split()
-    finally:
-        started.kill()
-        _, said = started.communicate()
+    with (tmp_path / "said").open("w+") as errors:
+        started = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            children = started.stdout.readline().split()
+            # Before it is killed: its Python workers complain of their JVM's death, as they may.
+            said = (tmp_path / "said").read_text()
+        finally:
+            started.kill()
+            started.communicate()
     assert children, said
     # The one line that nobody can turn off: the JVM prints it before it reads any option of ours.
     assert [line for line in said.splitlines() if "incubator modules" not in line] == []

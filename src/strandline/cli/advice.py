@@ -19,7 +19,7 @@ from strandline.errors import (
 )
 
 _STEPS: tuple[tuple[type[StrandlineError], str], ...] = (
-    (NotFoundError, "strandline shards {store}"),
+    (NotFoundError, "strandline {listing} {store}"),
     (SinceError, "strandline history {store} {shard}"),
     (NewerFormatError, "upgrade strandline"),
     (CorruptionError, "strandline fsck {store}"),
@@ -36,14 +36,21 @@ def exit_code(error: StrandlineError) -> int:
     return MISUSED if isinstance(error, UsageError) else FAILED
 
 
-def next_step(error: StrandlineError, url: str, shard: str | None, *, found: bool) -> str:
+def next_step(
+    error: StrandlineError,
+    url: str,
+    shard: str | None,
+    *,
+    found: bool,
+    listing: str = "shards",
+) -> str:
     """What a person would do about it, as a command where there is one.
 
-    `found` says whether the store itself could be opened.
+    `found` says whether the store itself could be opened, `listing` which verb shows what there is.
     """
     if not found and isinstance(error, NotFoundError):
         return "give the folder that was passed to strandline.open()"
     for kind, step in _STEPS:
         if isinstance(error, kind):
-            return step.format(store=url, shard=shard or "SHARD")
+            return step.format(store=url, shard=shard or "SHARD", listing=listing)
     return ""

@@ -8,38 +8,33 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 import typer
 
 from strandline.cli.advice import DONE, FAILED, INTERRUPTED, exit_code
+from strandline.cli.options import (
+    AnyShard,
+    AsOf,
+    Columns,
+    Filters,
+    Json,
+    Raw,
+    Run,
+    ShardName,
+    Store,
+)
 from strandline.cli.output import Output, SeenEnoughError, complain
+from strandline.cli.verbs import add_verbs
 from strandline.errors import StrandlineError
 
-Store = Annotated[str, typer.Argument(help="The store's folder.", metavar="STORE")]
-ShardName = Annotated[str, typer.Argument(help="The shard's name.", metavar="SHARD")]
-AnyShard = Annotated[
-    str | None, typer.Argument(help="The shard's name; without it, all.", metavar="[SHARD]")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
-Raw = Annotated[
-    bool, typer.Option("--raw", help="Show control characters in text as they are: unsafe.")
-]
-AsOf = Annotated[
-    str | None,
-    typer.Option("--as-of", help="A time (17) or an instant (2026-03-01T12:00Z).", metavar="T"),
-]
-Columns = Annotated[str | None, typer.Option("--columns", help="Only these: a,b,c.")]
-Filters = Annotated[
-    list[str] | None,
-    typer.Option("--filter", help="Only rows with: 'amount > 10'. Repeat it to narrow further."),
-]
+if TYPE_CHECKING:
+    from strandline.pipeline.engine import NewEngine
 
 app = typer.Typer(
     name="strandline",
-    help="Tables with a clock: look at a store, follow it, keep it tidy.",
+    help="Tables with a clock: run pipelines, look at a store, follow it, keep it tidy.",
     epilog="Every verb takes --json. Exit codes: 0 done, 1 trouble, 2 a command to rewrite.",
     no_args_is_help=True,
     add_completion=False,
@@ -54,13 +49,6 @@ class _CommandLineError(Protocol):
     exit_code: int
 
     def format_message(self) -> str: ...
-
-
-@dataclass(slots=True)
-class Run:
-    """What one call of the command was asked for, beside its verb."""
-
-    debug: bool = False
 
 
 def _version(wanted: bool) -> None:
@@ -144,10 +132,14 @@ def history(
     full: Annotated[bool, typer.Option("--full", help="Whole digests.")] = False,
     json: Json = False,
 ) -> None:
-    """List the times of a shard, newest first: when, what changed, its digest."""
+    """List the times of a shard, or the transactions of a pipeline, newest first."""
     from strandline.cli.looking import show_history
+    from strandline.cli.pipelines import is_pipeline, show_transactions
 
-    show_history(store, shard, limit, Output(as_json=json), full=full)
+    if is_pipeline(store, shard):
+        show_transactions(store, shard, limit, Output(as_json=json))
+    else:
+        show_history(store, shard, limit, Output(as_json=json), full=full)
 
 
 @app.command(rich_help_panel="Look")
@@ -247,9 +239,15 @@ def pack(
     pack_environment(output, extra or [], Output(as_json=json))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the answer is its exit code. Errors are one line, never a traceback."""
-    run = Run()
+add_verbs(app)
+
+
+def main(arguments: list[str] | None = None, *, engine: NewEngine | None = None) -> int:
+    """Run one command; the answer is its exit code. Errors are one line, never a traceback.
+
+    `engine` computes pipelines instead of Spark.
+    """
+    run = Run(engine=engine)
     try:
         code = app(arguments, prog_name="strandline", standalone_mode=False, obj=run)
         sys.stdout.flush()

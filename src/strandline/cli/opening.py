@@ -1,7 +1,7 @@
 """Opens stores and shards for one verb, and says what to try next when that fails.
 
-Nothing here ever creates a store, and no verb runs upkeep in the background: looking at a store
-leaves it as it was, but for the lease of a verb that reads rows.
+Only `run` and `serve` create a store and run upkeep in the background: looking at a store leaves it
+as it was, but for the lease of a verb that reads rows.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(url: str, shard: str | None = None) -> Iterator[Store]:
+def opened(
+    url: str, shard: str | None = None, *, listing: str = "shards", create: bool = False
+) -> Iterator[Store]:
     """The store for one verb. An error on the way is given a note: the next command."""
     found = False
     try:
         # A verb that opens memory would look at a store of its own, which is always empty.
         if locate(url).kind is Kind.MEMORY:
             raise NotFoundError("memory:// is a store of one process: give the folder of a store")
-        with open_store(url, create=False, upkeep=False) as store:
+        with open_store(url, create=create, upkeep=create) as store:
             found = True
             yield store
     except StrandlineError as error:
-        error.add_note(next_step(error, visible(url), shard, found=found))
+        error.add_note(next_step(error, visible(url), shard, found=found, listing=listing))
         raise
 
 

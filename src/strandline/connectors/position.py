@@ -3,6 +3,7 @@
     connector  partition                   offsets
     ---------  --------------------------  -----------------------------------------
     kafka      "0", "1", …                 of records
+               "topic"                     none; empty at a number that stands for its id
     files      path below the folder, "@"  of bytes; a file is taken whole, and once
                and a hash of the content
     generator  "0"                         of rows

@@ -5,6 +5,7 @@ The ports come from outside (`assembly`, or a simulation); this file only puts h
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.model.frontier import Frontier
+    from strandline.pipeline.engine import NewEngine
+    from strandline.pipeline.pipeline import Pipeline
+    from strandline.pipeline.settings import PipelineSettings
     from strandline.shard.env import Env
     from strandline.shard.lease import Heart
     from strandline.spark.table import Table
+    from strandline.views.program import Program
 
 _STORE_KEY = "store"
 
@@ -41,6 +46,24 @@ class NewTable(Protocol):
     """Opens a shard for Spark, and creates it if there is a schema; see `assembly`."""
 
     def __call__(self, store: Store, name: str, schema: object, key: Sequence[str]) -> Table: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """What the caller of `Store.pipeline` chose."""
+
+    sql: str | None = None
+    program: Program | None = None
+    settings: PipelineSettings | None = None
+    replica: str | None = None
+    read_only: bool = False
+    engine: NewEngine | None = None
+
+
+class NewPipeline(Protocol):
+    """Opens a pipeline; see `assembly`."""
+
+    def __call__(self, store: Store, name: str, options: PipelineOptions) -> Pipeline: ...
 
 
 class StoreMark(msgspec.Struct, frozen=True, array_like=True):
@@ -94,6 +117,7 @@ class Store:
         url: str,
         is_here: Callable[[], bool] = lambda: True,
         new_table: NewTable | None = None,
+        new_pipeline: NewPipeline | None = None,
     ) -> None:
         self.env = env
         self.url = url
@@ -105,6 +129,8 @@ class Store:
         self._is_here = is_here
         self._closed = False
         self._new_table = new_table
+        self._new_pipeline = new_pipeline
+        self._pipelines: list[Pipeline] = []
         self._tables: dict[str, Table] = {}
 
     def shard(self, name: str, schema: pa.Schema | None = None, key: Sequence[str] = ()) -> Shard:
@@ -139,6 +165,37 @@ class Store:
             if known is None or known.shard.id != made.shard.id:
                 known = self._tables[name] = made
         return known
+
+    def pipeline(  # noqa: PLR0913 - each is a choice of the caller's, and most are left out
+        self,
+        name: str,
+        sql: str | None = None,
+        *,
+        program: Program | None = None,
+        settings: PipelineSettings | None = None,
+        replica: str | None = None,
+        read_only: bool = False,
+        engine: NewEngine | None = None,
+    ) -> Pipeline:
+        """A pipeline: with a program, as text or as objects, to run it; without, that on record.
+
+        `replica` names this process's replica, which `read_only` lets verify what others commit
+        and write nothing. `engine` computes and answers; it is Spark unless another is given.
+        """
+        self._check_open()
+        if self._new_pipeline is None:
+            raise UsageError(f"store {self.url} was opened without pipelines: use strandline.open")
+        if sql is not None and program is not None:
+            raise UsageError("a pipeline has one program: give sql or program")
+        options = PipelineOptions(sql, program, settings, replica, read_only, engine)
+        made = self._new_pipeline(self, name, options)
+        self._pipelines.append(made)
+        return made
+
+    def pipelines(self) -> list[str]:
+        """The names of all pipelines that were ever run here."""
+        keys = self.env.patient(lambda: self.env.consensus.keys("journal/"))
+        return [key.removeprefix("journal/") for key in keys]
 
     def shards(self) -> list[str]:
         """The names of all shards that have not been dropped."""
@@ -184,6 +241,8 @@ class Store:
         """Give back every lease of this process. Repeating it is harmless."""
         if self._closed or not self._is_here():
             return
+        for pipeline in self._pipelines:
+            pipeline.close()
         self._closed = True
         for table in self._tables.values():
             table.close()

@@ -6,9 +6,9 @@ before it; so there are as many keys as handles were ever open at once.
 
     Opened ─► Staged, by chunk number ─► Frozen: no chunk is added any more ─► Closed ─► Opened …
 
-    commit   journal first: is it closed?  then the slot: freeze it, or learn that it is closed;
-             then propose BEGIN + INPUT + SEAL on that same standing; then `settle`
-    abort    the same with ABORT
+    user     `freeze`, which says whether to commit or to abort, and durably so
+    replica  journal first: is it closed?  then the slot: what its user said, or that it is closed;
+             then propose BEGIN + INPUT + SEAL, or ABORT, on that same standing; then `settle`
 
 The order matters. The journal forgets a handle only after its slot says that it is closed, so
 whoever reads the journal before the slot sees it closed in one of them; and a proposal on that
@@ -59,6 +59,7 @@ class Staged(msgspec.Struct, frozen=True, array_like=True, tag="STAGED"):
 class Frozen(msgspec.Struct, frozen=True, array_like=True, tag="FROZEN"):
     """Its user commits or aborts it: nothing is added."""
 
+    commit: bool
     at_ms: int
 
 
@@ -83,8 +84,15 @@ class Handle:
     touched_ms: int
     chunks: tuple[Staged, ...] = ()
     """As they came; whoever commits them puts them in the order of their numbers."""
-    frozen: bool = False
+    frozen: Frozen | None = None
     closed: Closed | None = None
+
+    def tables(self) -> dict[str, tuple[StagedRef, ...]]:
+        """What is staged for each table, in the order of the chunks' numbers."""
+        found: dict[str, tuple[StagedRef, ...]] = {}
+        for chunk in sorted(self.chunks, key=lambda each: each.number):
+            found[chunk.table] = (*found.get(chunk.table, ()), chunk.ref)
+        return found
 
 
 class Handles:
@@ -121,8 +129,8 @@ class Handles:
             known = next((each for each in handle.chunks if each.number == number), None)
             if known is not None:
                 return self._same(name, known, staged, payload, table)
-            if handle.frozen:
-                raise ConflictError(f"handle {name} is being committed: chunk {number} is too late")
+            if handle.frozen is not None:
+                raise ConflictError(f"handle {name} is being closed: chunk {number} is too late")
             if staged is None:
                 ref = stage(self._env, self.pipeline, payload, rows=rows)
                 staged = Staged(number, table, ref, self._now_ms())
@@ -130,14 +138,18 @@ class Handles:
                 return staged
         raise self._silent(name)
 
-    def freeze(self, name: str) -> Handle:
-        """Before a commit or an abort: its chunks are these, and stay these."""
+    def freeze(self, name: str, *, commit: bool) -> Handle:
+        """Before a commit or an abort: its chunks are these, and stay these.
+
+        This is its user's word, durably: any replica may carry it out from now on.
+        """
         for _ in self._rounds():
             handle, end = self._open_one(name)
-            if handle.frozen:
-                return handle
-            if self._append(_slot_of(name), end, Frozen(self._now_ms())):
-                return replace(handle, frozen=True)
+            if handle.frozen is not None:
+                return self._as_before(handle, handle.frozen, commit=commit)
+            frozen = Frozen(commit, self._now_ms())
+            if self._append(_slot_of(name), end, frozen):
+                return replace(handle, frozen=frozen)
         raise self._silent(name)
 
     def settle(self, name: str, t: Time | None, reason: str = "") -> None:
@@ -165,6 +177,12 @@ class Handles:
         """The handles that a checkpoint may forget: their slots say that they are closed."""
         closed = {handle.id for handle in self.all() if handle.closed is not None}
         return sorted(closed & standing.closed.keys())
+
+    def _as_before(self, handle: Handle, frozen: Frozen, *, commit: bool) -> Handle:
+        if frozen.commit != commit:
+            how = "committed" if frozen.commit else "aborted"
+            raise ConflictError(f"handle {handle.id} is being {how}")
+        return handle
 
     def _find(self, name: str) -> tuple[Handle, SeqNo]:
         found, end = self._read(_slot_of(name))
@@ -281,7 +299,7 @@ def _advance(handle: Handle | None, record: _Step) -> Handle | None:
     if isinstance(record, Staged):
         chunks = (*chunks, record)
     elif isinstance(record, Frozen):
-        frozen = True
+        frozen = record
     else:
         closed = record
     touched_ms = max(handle.touched_ms, record.at_ms)

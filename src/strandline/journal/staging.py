@@ -22,6 +22,7 @@ from strandline.parts.envelope import decoded, seal, unseal
 
 if TYPE_CHECKING:
     from strandline.shard.env import Env
+    from strandline.store.blob import Content
 
 INLINE_MAX = 64 * 1024
 """Above so many bytes a payload does not go into a record."""
@@ -47,7 +48,7 @@ def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
     return intact(env.patient(lambda: env.blob.get(ref.key)), pipeline, ref)
 
 
-def intact(payload: bytes | memoryview | None, pipeline: str, ref: StagedRef) -> bytes:
+def intact(payload: Content | None, pipeline: str, ref: StagedRef) -> bytes:
     """What was read of a staged object, if it is what the record says."""
     what = f"staged object {ref.key} of pipeline {pipeline}"
     if payload is None:

@@ -1,18 +1,33 @@
 """One running program: what goes into each transaction, who computes it, when it counts.
 
-agree     pure   whether two computations of one time agree
-catalog   pure   the collections of a program and their shards
-compute   pure   the Computer port: what a sealed transaction makes of the collections
-handles   shell  explicit transactions: rows of several tables that count together
-land      shell  lands what was computed in the shards, before anybody commits it
-meaning   pure   what the rows of a transaction mean for a table, in Arrow
-offer     pure   when an automatic transaction closes
-planner   shell  what goes into the next transaction, and where sealed rows are
-replica   shell  carries out what the journal says is next
-replay    shell  computes committed transactions again and compares
-rig       shell  what every replica of one program works with
-runner    shell  runs a replica until it is told otherwise, and says what it is doing
-settings  pure   the numbers of a pipeline
-sources   shell  the sources of a program, opened by what its tables say
-states    pure   what a replica may be doing, and which moves are legal
+agree       pure   whether two computations of one time agree
+attendant   shell  stands beside a runner: says how it is, tells it what was asked
+auditor     shell  a read-only replica: computes what others commit, and compares
+catalog     pure   the collections of a program and their shards
+compute     shell  the Computer port: what a sealed transaction makes of the collections
+documents   shell  what is told of a pipeline, as documents with stable names
+engine      shell  the Engine port: who computes transactions and answers queries
+land        shell  lands what was computed in the shards, before anybody commits it
+life        shell  the replica of a pipeline in this process, run here or beside
+meaning     pure   what the rows of a transaction mean for a table, in Arrow
+means       shell  what a pipeline is given by whoever opens it
+offer       pure   when an automatic transaction closes
+pipeline    shell  a pipeline as its users hold it
+planner     shell  what goes into the next transaction, and where sealed rows are
+presence    shell  the replicas of a pipeline, as they say themselves
+pushes      shell  takes rows that are pushed, and tells producers once they are sealed
+query       shell  answers a query at one committed time
+register    shell  one small value in the store that any process may change
+replay      shell  computes committed transactions again and compares
+replica     shell  carries out what the journal says is next
+report      shell  what anybody can see of a pipeline: its standing, its history
+requests    shell  what is asked of replicas, through the store
+retain      shell  how far back a pipeline can be read and computed again
+rig         shell  what every replica of one program works with
+rows        pure   rows that a user gives, as they are staged
+runner      shell  runs a replica until it is told otherwise, and says what it is doing
+settings    pure   the numbers of a pipeline
+sources     shell  the sources of a program, opened by what its tables say
+states      pure   what a replica may be doing, and which moves are legal
+transaction shell  an explicit transaction as its user holds it
 """

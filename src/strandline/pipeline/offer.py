@@ -27,6 +27,8 @@ class Offered:
     taken: Range
     rows: int
     bytes: int = 0
+    begins: bool = False
+    """It says where partitions begin that nothing was taken from so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def closing(
 ) -> Close | Wait:
     """Whether the transaction that is being offered closes now, by a monotonic clock."""
     rows = sum(offer.rows for offer in offers.values())
+    if rows == 0 and any(offer.begins for offer in offers.values()):
+        return Close()
     if rows == 0:
         return Wait(settings.poll_ms, None)
     total = sum(offer.bytes for offer in offers.values())

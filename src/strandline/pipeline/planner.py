@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from strandline.connectors.position import Range
 from strandline.connectors.source import Limits
-from strandline.errors import UsageError
+from strandline.errors import ConflictError, UsageError
+from strandline.journal.handles import Handles
+from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
-from strandline.pipeline.compute import Intake
-from strandline.pipeline.handles import Handles
+from strandline.journal.staging import stage
+from strandline.pipeline.catalog import builds
+from strandline.pipeline.compute import Intake, Work
+from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline.journal.standing import Standing
-    from strandline.pipeline.handles import Opened
+    from strandline.connectors.push import Staging
+    from strandline.handles.write import Writer
+    from strandline.journal.handles import Handle
+    from strandline.journal.record import StagedRef
+    from strandline.journal.standing import Sealed, Standing
     from strandline.pipeline.rig import Rig
 
 TRANSACTION = "transaction"
 """What explicit transactions bring in comes from the endpoint of this name and the table's."""
+
+NO_WRITERS: Mapping[str, Writer] = {}
+"""Of whoever computes and never appends."""
 
 
 class Planner:
@@ -30,6 +42,7 @@ class Planner:
         self._rig = rig
         self._handles = Handles(rig.store.env, rig.journal.pipeline)
         self._since_ms: float | None = None
+        self._stagings: dict[str, Staging] = {}
 
     def plan(self, standing: Standing) -> float:
         """Seal what a handle's owner asked for, else what the sources offer, if it is due.
@@ -42,16 +55,41 @@ class Planner:
         offers = self._offers(standing)
         now_ms = rig.store.env.clock.monotonic_ms()
         verdict = closing(offers, self._since_ms, now_ms, rig.settings)
-        if isinstance(verdict, Wait):
+        # A view that is new is there for its readers soon, whether anything comes or not.
+        fresh = standing.next_t > 0 and builds(standing, standing.next_t)
+        if isinstance(verdict, Wait) and not fresh:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
-        self._seal(standing, self._offered(standing, offers))
+        inputs = self._offered(standing, offers)
+        if isinstance(self._seal(standing, inputs), Lost):
+            self._unstage(inputs)
+        else:
+            self._acknowledge()
         return 0
+
+    def work(
+        self,
+        standing: Standing,
+        sealed: Sealed,
+        shards: Mapping[str, str],
+        writers: Mapping[str, Writer] = NO_WRITERS,
+    ) -> Work:
+        """What is computed for a sealed transaction: the same for everybody, at any time."""
+        return Work(
+            pipeline=self._rig.journal.pipeline,
+            time=sealed.t,
+            now_ms=sealed.begin.now_ms,
+            program=self._rig.program,
+            intakes=tuple(self.intake(each) for each in sealed.inputs),
+            shards=shards,
+            builds=builds(standing, sealed.t),
+            writers=writers,
+        )
 
     def intake(self, sealed: Input) -> Intake:
         """Where the rows of an input are, for whoever computes."""
-        if sealed.taken is None:
+        if sealed.taken is None or sealed.staged:
             return Intake(sealed.endpoint, sealed.table, staged=sealed.staged)
         source = self._rig.sources.get(sealed.endpoint)
         if source is None:
@@ -63,48 +101,117 @@ class Planner:
         return Intake(sealed.endpoint, sealed.table, splits)
 
     def _explicit(self, standing: Standing) -> bool:
-        """Commit or abort one handle, if there is one to be; open ones are left alone."""
+        """Carry out what the user of one handle said; open ones are left alone.
+
+        The standing is older than what the slots say, as it has to be (see `journal.handles`).
+        """
         now_ms = self._rig.store.env.patient(self._rig.store.env.consensus.now_ms)
         for handle in self._handles.all():
-            if handle in standing.closed:
+            if handle.closed is not None:
                 continue
-            opened = self._handles.read(handle)
-            if opened.asked:
-                self._seal(standing, self._staged(standing, opened), handle)
+            if handle.id in standing.closed:
+                self._handles.settle(handle.id, standing.closed[handle.id])
+            elif handle.frozen is not None and self._unknown(handle):
+                self._abort(standing, handle.id, self._unknown(handle))
                 return True
-            if now_ms - opened.touched_ms > self._rig.settings.handle_ttl_ms:
-                self._rig.journal.propose(standing, [Abort(handle, "idle for too long")])
+            elif handle.frozen is not None and handle.frozen.commit:
+                self._seal(standing, self._staged(standing, handle), handle.id)
+                return True
+            elif handle.frozen is not None:
+                self._abort(standing, handle.id, "its user aborted it")
+                return True
+            elif now_ms - handle.touched_ms > self._rig.settings.handle_ttl_ms:
+                self._expire(standing, handle.id)
                 return True
         return False
 
-    def _staged(self, standing: Standing, opened: Opened) -> list[Input]:
+    def _unknown(self, handle: Handle) -> str:
+        """Rows for a table that is not there would be sealed and belong nowhere."""
+        known = {each.name for each in self._rig.program.tables}
+        names = sorted(handle.tables().keys() - known)
+        return f"there is no table {names[0]}" if names else ""
+
+    def _expire(self, standing: Standing, handle: str) -> None:
+        """Frozen first: its user may have come back this moment, and then nothing happens."""
+        try:
+            self._handles.freeze(handle, commit=False)
+        except ConflictError:
+            return
+        self._abort(standing, handle, "idle for too long")
+
+    def _abort(self, standing: Standing, handle: str, reason: str) -> None:
+        if not isinstance(self._rig.journal.propose(standing, [Abort(handle, reason)]), Lost):
+            self._handles.settle(handle, None, reason)
+
+    def _staged(self, standing: Standing, handle: Handle) -> list[Input]:
         t = standing.next_t
         return [
             Input(t, f"{TRANSACTION}.{table}", table, None, refs, {})
-            for table, refs in sorted(opened.tables().items())
+            for table, refs in sorted(handle.tables().items())
         ]
 
     def _offers(self, standing: Standing) -> dict[str, Offered]:
         limits = Limits(self._rig.settings.rows_max, self._rig.settings.bytes_max)
-        offers = {}
+        offers: dict[str, Offered] = {}
+        self._stagings.clear()
         for endpoint, source in self._rig.sources.items():
             if standing.endpoints.get(endpoint) != "live":
                 continue
-            taken = source.plan(standing.positions.get(endpoint, {}), limits)
+            if endpoint in self._rig.desks:
+                offers |= self._pushed(standing, endpoint, limits)
+                continue
+            start = standing.positions.get(endpoint, {})
+            taken = source.plan(start, limits)
             if taken is not None:
-                offers[endpoint] = Offered(taken, taken.rows)
+                begins = not taken.parts.keys() <= start.keys()
+                offers[endpoint] = Offered(taken, taken.rows, begins=begins)
         return offers
+
+    def _pushed(self, standing: Standing, endpoint: str, limits: Limits) -> dict[str, Offered]:
+        """What was pushed here, without what the journal has already."""
+        position = standing.positions.get(endpoint, {})
+        sealed = standing.producers.get(endpoint, {})
+        staging = self._rig.desks[endpoint].staged(position, limits, sealed)
+        if staging is None:
+            return {}
+        self._stagings[endpoint] = staging
+        return {endpoint: Offered(staging.taken, staging.taken.rows, staging.rows.nbytes)}
 
     def _offered(self, standing: Standing, offers: Mapping[str, Offered]) -> list[Input]:
         return [
-            Input(standing.next_t, endpoint, endpoint, offer.taken.parts, (), {})
-            for endpoint, offer in sorted(offers.items())
+            self._input(standing, endpoint, offer) for endpoint, offer in sorted(offers.items())
         ]
 
-    def _seal(self, standing: Standing, inputs: Sequence[Input], handle: str | None = None) -> None:
+    def _input(self, standing: Standing, endpoint: str, offer: Offered) -> Input:
+        """Pushed rows are not there a second time, so they are staged before they are sealed."""
+        staging = self._stagings.get(endpoint)
+        refs: tuple[StagedRef, ...] = ()
+        producers: dict[str, int] = {}
+        if staging is not None:
+            payload = packed_rows(pa.Table.from_batches([staging.rows]))
+            env, rows = self._rig.store.env, staging.rows.num_rows
+            refs = (stage(env, self._rig.journal.pipeline, payload, rows=rows),)
+            producers = staging.producers
+        return Input(standing.next_t, endpoint, endpoint, offer.taken.parts, refs, producers)
+
+    def _unstage(self, inputs: Sequence[Input]) -> None:
+        """Another entry came first: no record will ever refer to what was staged for this one."""
+        env = self._rig.store.env
+        for ref in (ref for each in inputs for ref in each.staged):
+            env.patient(lambda key=ref.key: env.blob.delete(key))  # type: ignore[misc]
+
+    def _acknowledge(self) -> None:
+        """The journal has what was pushed: whoever pushed it may know."""
+        for endpoint, staging in self._stagings.items():
+            self._rig.desks[endpoint].sealed(staging)
+        self._stagings.clear()
+
+    def _seal(
+        self, standing: Standing, inputs: Sequence[Input], handle: str | None = None
+    ) -> Standing | Lost:
         """One entry: all of it is sealed, or somebody else was faster and none of it is."""
         rig = self._rig
         now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
         t, versions = standing.next_t, dict(rig.computer.versions)
         begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
-        rig.journal.propose(standing, [begin, *inputs, Seal(t)])
+        return rig.journal.propose(standing, [begin, *inputs, Seal(t)])

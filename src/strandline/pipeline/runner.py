@@ -11,9 +11,10 @@ committed can be read by then (S75). `stopped` is said only once the checkpoint 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import (
+    ConflictError,
     FencedError,
     InvariantError,
     LeaseLostError,
@@ -28,10 +29,32 @@ from strandline.store.retry import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier
-    from strandline.pipeline.replica import Replica
     from strandline.pipeline.settings import PipelineSettings
     from strandline.shard.env import Env
+
+
+class Stepper(Protocol):
+    """What a runner runs: a `Replica`, or an `Auditor` that only reads."""
+
+    @property
+    def standing(self) -> Standing:
+        """The newest standing it has seen."""
+        ...
+
+    def want(self, what: Want) -> None: ...
+
+    def wants(self) -> bool: ...
+
+    def renew(self) -> None: ...
+
+    def step(self) -> float:
+        """Carry out one decision; returns for how many ms there is nothing to do."""
+        ...
+
+    def close(self) -> None: ...
+
 
 _TROUBLE = Backoff(first_ms=50, factor=2.0, cap_ms=5_000)
 
@@ -55,7 +78,7 @@ class Status:
 class Runner:
     """One replica and its life. `run` blocks; everything else may be called from any task."""
 
-    def __init__(self, replica: Replica, env: Env, settings: PipelineSettings) -> None:
+    def __init__(self, replica: Stepper, env: Env, settings: PipelineSettings) -> None:
         self._replica = replica
         self._env = env
         self._settings = settings
@@ -69,6 +92,13 @@ class Runner:
         self._moved_ms = env.clock.monotonic_ms()
         self._troubles = 0
         self._idle = False
+        self.error: BaseException | None = None
+        """What ended it, if it failed or was fenced."""
+
+    @property
+    def standing(self) -> Standing:
+        """The newest standing that its replica has seen."""
+        return self._replica.standing
 
     def run(self, *, until_idle: bool = False, transactions: int | None = None) -> Status:
         """Go on until stopped, fenced or failed; or until there is nothing to do, or so many
@@ -136,11 +166,14 @@ class Runner:
 
     def _step(self) -> float:
         before = self._replica.standing.next_t
+        known = self._replica.standing.epoch > 0
         rest_ms = self._replica.step()
         standing = self._replica.standing
         self._troubles = 0
         self._idle = rest_ms > 0
-        self._transactions += standing.next_t - before
+        if known:
+            # What was committed before it looked for the first time is not its own time's.
+            self._transactions += standing.next_t - before
         if standing.next_t > before or standing.sealed is None:
             self._moved_ms = self._env.clock.monotonic_ms()
             self._cause = ""
@@ -167,7 +200,7 @@ class Runner:
             self._end(Event.FENCE, error)
         except (SourceGoneError, InvariantError) as error:
             self._end(Event.FAIL, error)
-        except (StoreError, LeaseLostError) as error:
+        except (StoreError, LeaseLostError, ConflictError) as error:
             return self._trouble(error)
         except StrandlineError as error:
             self._end(Event.FAIL, error)
@@ -188,6 +221,7 @@ class Runner:
 
     def _end(self, event: Event, error: BaseException) -> None:
         self._cause = f"{type(error).__name__}: {error}"
+        self.error = error
         self._move(event)
         self._replica.close()
 

@@ -37,6 +37,14 @@ COUNTERS = {
     "orphans_deleted": "objects deleted that nothing ever referred to",
     "stalls": "times a reader was found stalled",
     "slow_reads": "object reads that took suspiciously long",
+    "attendant_errors": "times a replica could not say in the store how it is",
+    "ingest_commands": "commands that an ingest took in",
+    "ingest_dropped": "commands that an ingest dropped, because their times were settled",
+    "ingest_won": "intervals that an ingest settled itself",
+    "ingest_lost": "intervals that somebody else settled first",
+    "ingest_unverified": "intervals of others that could not be compared any more",
+    "ingest_spilled_bytes": "bytes of commands spilled, because memory was full",
+    "ingest_stalls": "times an ingest was found stalled",
 }
 GAUGES = {
     "readers": "leased readers of this process",

@@ -13,6 +13,7 @@ computer     shell  the Computer port of pipelines on Spark
 confs        pure   the settings that were measured to matter, and what they did
 desk         shell  the driver's side of one table: its writer, its grounds, what it sees
 engine       shell  the Engine port on Spark
+engines      shell  Spark as the engine of pipelines: computes and answers
 errands      pure   the errands of a range job on their way to its tasks
 incoming     shell  from a user's DataFrame to the columns that tasks take
 instruction  pure   what tasks are told, and what they answer: structs that travel as bytes

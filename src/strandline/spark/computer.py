@@ -116,7 +116,8 @@ def _tables(premises: Premises, jobs: Jobs, came: Came) -> dict[str, Delta]:
 
 def _views(premises: Premises, jobs: Jobs, spark: SparkSession, deltas: dict[str, Delta]) -> None:
     """Adds what changes in views, in their order: later ones may read earlier ones."""
-    for is_linear, some in groupby(_touched(premises.work), lambda view: view.kind == "linear"):
+    work = premises.work
+    for is_linear, some in groupby(_touched(work), lambda view: not work.whole(view)):
         views = list(some)
         if is_linear:
             changed = [view for view in views if _reaches(view, views, deltas)]
@@ -131,7 +132,8 @@ def _touched(work: Work) -> Iterator[View]:
     """The views that a transaction may change."""
     touched = {intake.table for intake in work.intakes}
     for view in work.program.views:
-        if view.uses_now or not touched.isdisjoint(view.reads):
+        anew = view.uses_now or view.name in work.builds
+        if anew or not touched.isdisjoint(view.reads):
             touched.add(view.name)
             yield view
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.testing import clerks, jobs, owners, roles, streaming
+from strandline.testing import clerks, jobs, owners, roles, streaming, upserting, verdicts
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -57,10 +57,10 @@ class Case:
                 world.start("janitor", self._clean)
                 sim.run_until(world.all_done)
             check_history(world.history)
-            if self.clean:
-                check_remains(world)
             if self.judge is not None:
                 self.judge(world)
+            if self.clean:
+                check_remains(world)
         except AssertionError as error:
             error.add_note(f"case {self.name}, {world.options}")
             raise
@@ -280,6 +280,30 @@ def _broken(world: World) -> None:
     world.start("s2", streaming.witness("a"))
 
 
+def _ingest(world: World) -> None:
+    """Replicas of one ingest that race, and one that only follows."""
+    topic = _topic(world)
+    world.start("i1", upserting.upserting(topic))
+    world.start("i2", upserting.upserting(topic))
+    world.start("i3", upserting.upserting(topic, read_only=True))
+    world.start("u1", upserting.keeper())
+
+
+def _ingest_wrong(world: World) -> None:
+    """Replicas of one ingest, and one that computes something else: it must be told."""
+    topic = _topic(world)
+    world.start("i1", upserting.upserting(topic))
+    world.start("i2", upserting.upserting(topic, read_only=True, wrong=True))
+
+
+def _topic(world: World) -> upserting.Topic:
+    return upserting.Topic.from_seed(world.sim.seed, lasts_ms=1_500)
+
+
+def _ingested(world: World) -> None:
+    upserting.judge(world, _topic(world))
+
+
 _CALM = (
     "not_applied", "lost_request", "lost_reply", "late", "stuck", "crash_before", "crash_after",
     "crash", "suspend", "nap", "drift", "jump", "store_jump",
@@ -329,6 +353,14 @@ CASES = {
             on={**_OBJECTS, "jump": 0.05, "latency_ms": 5},
             off=("suspend", "stuck"),
         ),
+        Case("ingest", _ingest, judge=_ingested, faults_ms=2_000),
+        Case(
+            "ingest_wrong",
+            _ingest_wrong,
+            judge=_ingested,
+            off=("suspend", "crash"),
+            faults_ms=1_000,
+        ),
         Case("broken", _broken, on={"no_inline": 1}, off=("stuck", "chunks"), clean=False),
         Case(
             "journal",
@@ -338,6 +370,14 @@ CASES = {
             clean=False,
             faults_ms=2_000,
             judge=clerks.judge,
+        ),
+        Case(
+            "pipeline",
+            verdicts.pipelines,
+            off=("suspend", "stuck", "store_jump"),
+            clean=False,
+            faults_ms=2_000,
+            judge=verdicts.judge,
         ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),

@@ -96,11 +96,21 @@ def all_mutants() -> list[Mutant]:
     """The whole bank, in order of their names."""
     from strandline.testing import (  # noqa: PLC0415 - the banks import this module
         bank_appends,
+        bank_ingest,
         bank_journal,
         bank_leases,
+        bank_pipeline,
         bank_reads,
         bank_upkeep,
     )
 
-    banks = (bank_appends, bank_journal, bank_leases, bank_reads, bank_upkeep)
+    banks = (
+        bank_appends,
+        bank_ingest,
+        bank_journal,
+        bank_leases,
+        bank_pipeline,
+        bank_reads,
+        bank_upkeep,
+    )
     return sorted((each for bank in banks for each in bank.BANK), key=lambda each: each.name)

@@ -42,6 +42,10 @@ class ScriptedTopic:
         self.ends[partition] = offset + 1
         return offset
 
+    def record(self, partition: str, offset: int) -> tuple[bytes | None, bytes | None]:
+        """What was sent there: a key and a value."""
+        return self._records[partition, offset]
+
     def expire(self, partition: str, before: int) -> None:
         """Retention takes everything before an offset."""
         for offset in range(self.begins[partition], min(before, self.ends[partition])):

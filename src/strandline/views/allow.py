@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from strandline.errors import InvariantError
 from strandline.views import functions
 from strandline.views.scope import check_tables
 from strandline.views.sqltext import line_of, parse_query, rewritten, tokenize
@@ -109,17 +110,21 @@ def check_query(sql: str, collections: Collection[str]) -> str:
     >>> check_query("select A from orders -- all of it", ["orders"])
     'SELECT `A` FROM `orders`'
     """
+    return allow_query(sql, collections).sql
+
+
+def allow_query(sql: str, collections: Collection[str]) -> Allowed:
+    """An ad-hoc query that Spark may be given, and what it reads; or `ProgramError`."""
     troubles = Troubles()
     try:
         tokens = tokenize(sql)
         while tokens and tokens[-1].text == ";":
             tokens.pop()
-        allowed = allow(tokens, sql, collections, troubles=troubles, adhoc=True)
+        return allow(tokens, sql, collections, troubles=troubles, adhoc=True)
     except Refused as refused:
         troubles.take(refused, line=1)
-        allowed = None
     troubles.raise_any("the query")
-    return allowed.sql if allowed is not None else ""
+    raise InvariantError("a query was refused for no reason")
 
 
 def allow(

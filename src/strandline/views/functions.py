@@ -23,7 +23,7 @@ SCALAR = names("""
     elt encode endswith equal_null exists exp expm1 extract factorial filter find_in_set flatten
     floor forall format_number from_unixtime get get_json_object greatest hash hex hour hypot if
     ifnull initcap instr isnan isnotnull isnull json_array_length lcase last_day least left len
-    length levenshtein ln locate log log1p log2 lower lpad ltrim luhn_check make_date make_interval
+    length levenshtein ln locate log log1p log2 lower lpad ltrim luhn_check make_date
     make_timestamp map map_concat map_contains_key map_entries map_filter map_from_arrays
     map_from_entries map_keys map_values mask md5 minute mod month months_between named_struct
     nanvl negative next_day not nullif nullifzero nvl nvl2 octet_length overlay pi pmod position
@@ -32,10 +32,10 @@ SCALAR = names("""
     round rpad rtrim sec second sequence sha sha1 sha2 shiftleft shiftright shiftrightunsigned sign
     signum sin sinh size slice sort_array soundex space split split_part sqrt startswith str_to_map
     struct substr substring substring_index tan tanh timestamp_micros timestamp_millis
-    timestamp_seconds timestampadd timestampdiff to_char to_date to_json to_number to_timestamp
+    timestamp_seconds timestampadd timestampdiff to_date to_json to_number to_timestamp
     transform transform_keys transform_values translate trim trunc try_add try_cast try_divide
     try_element_at try_multiply try_subtract try_to_number try_to_timestamp typeof ucase unbase64
-    unhex unix_date unix_micros unix_millis unix_seconds unix_timestamp upper url_decode url_encode
+    unhex unix_micros unix_millis unix_seconds unix_timestamp upper url_decode url_encode
     weekday weekofyear width_bucket xxhash64 year zeroifnull zip_with
 """)
 

@@ -9,8 +9,8 @@ import pytest
 from tests.pipeline.shop import rig_of, rows, run
 
 from strandline.connectors.raw import raw_batch
-from strandline.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
-from strandline.pipeline.handles import Handles
+from strandline.errors import ConflictError
+from strandline.journal.handles import Handles
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.replica import Replica
 from strandline.testing.lab import Lab, new_store
@@ -34,12 +34,12 @@ def test_what_was_asked_for_is_committed_at_one_time(lab: Lab) -> None:
         replica = Replica(rig_of(store))
         run(replica)
         handles = Handles(store.env, "shop")
-        handle = handles.begin()
-        handles.insert(handle, "orders", _payload(901, 902), rows=2, chunk=0)
-        handles.insert(handle, "orders", _payload(903), rows=1, chunk=1)
+        handle = handles.open(replica.standing)
+        handles.insert(handle, 0, "orders", _payload(901, 902), 2)
+        handles.insert(handle, 1, "orders", _payload(903), 1)
         run(replica)
         assert replica.standing.next_t == 10, "nobody asked for a commit yet"
-        handles.ask(handle)
+        handles.freeze(handle, commit=True)
         run(replica)
         assert replica.standing.closed == {handle: 10}
         added = {row["id"] for row in rows(store, "orders", 10)}
@@ -53,39 +53,27 @@ def test_recovery_commits_no_handle_whose_owner_did_not(lab: Lab) -> None:
         first = Replica(rig_of(store))
         run(first)
         handles = Handles(store.env, "shop")
-        handle = handles.begin()
-        handles.insert(handle, "orders", _payload(901), rows=1, chunk=0)
+        handle = handles.open(first.standing)
+        handles.insert(handle, 0, "orders", _payload(901), 1)
         first.close()
         second = Replica(rig_of(store))
         run(second)
         assert second.standing.next_t == 10
         assert handle not in second.standing.closed
-        assert handles.all() == [handle]
+        assert [each.id for each in handles.all()] == [handle]
         second.close()
-
-
-def test_a_chunk_counts_once_however_often_it_comes(lab: Lab) -> None:
-    with new_store(lab) as store:
-        handles = Handles(store.env, "shop")
-        handle = handles.begin()
-        for _ in range(3):
-            handles.insert(handle, "orders", _payload(1), rows=1, chunk=0)
-        assert len(handles.read(handle).chunks) == 1
-        with pytest.raises(ConflictError, match="chunk 0"):
-            handles.insert(handle, "orders", _payload(2), rows=1, chunk=0)
-        handles.ask(handle)
-        handles.insert(handle, "orders", _payload(1), rows=1, chunk=0)
-        with pytest.raises(UsageError, match="to be committed"):
-            handles.insert(handle, "orders", _payload(2), rows=1, chunk=1)
 
 
 def test_idle_handles_expire_by_a_record_and_consume_no_time(lab: Lab) -> None:
     with new_store(lab) as store:
         replica = Replica(rig_of(store, handle_ttl_ms=1_000))
         run(replica)
-        handle = Handles(store.env, "shop").begin()
+        handles = Handles(store.env, "shop")
+        handle = handles.open(replica.standing)
         lab.clock.now += 1_001
         run(replica)
+        with pytest.raises(ConflictError, match="aborted"):
+            handles.freeze(handle, commit=True)
         assert replica.standing.closed == {handle: None}
         assert replica.standing.next_t == 10
         replica.close()
@@ -93,21 +81,42 @@ def test_idle_handles_expire_by_a_record_and_consume_no_time(lab: Lab) -> None:
 
 def test_open_handles_block_neither_checkpoints_nor_each_other(lab: Lab) -> None:
     with new_store(lab) as store:
-        handles = Handles(store.env, "shop")
-        first, second = handles.begin(), handles.begin()
-        handles.insert(second, "orders", _payload(902), rows=1, chunk=0)
-        handles.ask(second)
         replica = Replica(rig_of(store))
+        replica.step()
+        handles = Handles(store.env, "shop")
+        first, second = handles.open(replica.standing), handles.open(replica.standing)
+        handles.insert(second, 0, "orders", _payload(902), 1)
+        handles.freeze(second, commit=True)
         run(replica)
         assert second in replica.standing.closed
         assert first not in replica.standing.closed
         replica.close()
 
 
-def test_unknown_handles_are_refused_by_name(lab: Lab) -> None:
+def test_an_abort_is_free_and_carried_out_by_whoever_comes(lab: Lab) -> None:
     with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        run(replica)
         handles = Handles(store.env, "shop")
-        with pytest.raises(NotFoundError, match="no transaction h"):
-            handles.read("h" + 32 * "0")
-        with pytest.raises(NameRefusedError):
-            handles.read("../shard/orders")
+        handle = handles.open(replica.standing)
+        handles.insert(handle, 0, "orders", _payload(901), 1)
+        handles.freeze(handle, commit=False)
+        run(replica)
+        assert (replica.standing.closed, replica.standing.next_t) == ({handle: None}, 10)
+        replica.close()
+
+
+def test_rows_for_a_table_that_is_not_there_are_refused_and_not_lost(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        run(replica)
+        handles = Handles(store.env, "shop")
+        handle = handles.open(replica.standing)
+        handles.insert(handle, 0, "odrers", _payload(901), 1)
+        handles.freeze(handle, commit=True)
+        run(replica)
+        assert replica.standing.closed == {handle: None}, "it was aborted, and has no time"
+        closed = handles.look(handle).closed
+        assert closed is not None
+        assert "odrers" in closed.reason
+        replica.close()

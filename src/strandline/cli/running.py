@@ -1,0 +1,228 @@
+"""The verbs that run pipelines: run, replay, checkpoint, pause, resume, stop."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from strandline.cli.opening import opened
+from strandline.cli.pipeline_tables import state_text, summary_table
+from strandline.cli.pipelines import pipeline_of
+from strandline.cli.render import counted, shown
+from strandline.errors import StalledError
+from strandline.pipeline.documents import status_document
+from strandline.pipeline.settings import PipelineSettings
+from strandline.pipeline.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from strandline.cli.facts import Document
+    from strandline.cli.output import Output
+    from strandline.handles.store import Store
+    from strandline.pipeline.engine import NewEngine
+    from strandline.pipeline.pipeline import Pipeline
+    from strandline.pipeline.runner import Status
+
+_LOOK_MS = 250
+_TELL_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is to be run, in the words of the command line."""
+
+    file: Path
+    store: str
+    name: str | None = None
+    replica: str | None = None
+    read_only: bool = False
+    until_idle: bool = False
+    transactions: int | None = None
+    rows: int | None = None
+    delay_ms: int | None = None
+
+    def settings(self) -> PipelineSettings:
+        made = PipelineSettings()
+        if self.rows is not None:
+            made = replace(made, rows_max=self.rows)
+        return made if self.delay_ms is None else replace(made, delay_ms=self.delay_ms)
+
+
+def run_pipeline(wanted: Running, out: Output, engine: NewEngine | None) -> None:
+    """Run until it ends or is ended; a signal stops it after a checkpoint."""
+    with opened(wanted.store, listing="status", create=True) as store:
+        pipeline = _opened(store, wanted, engine)
+        program = pipeline.program
+        document: Document = {
+            "kind": "starting",
+            "pipeline": pipeline.name,
+            "store": store.url,
+            "program": program.hash,
+            "tables": len(program.tables),
+            "views": len(program.views),
+        }
+        made = f"{counted(len(program.tables), 'table')}, {counted(len(program.views), 'view')}"
+        out.event(document, shown(f"{pipeline.name}: {made}, in {store.url}"))
+        with ended_by_signals():
+            pipeline.start(until_idle=wanted.until_idle, transactions=wanted.transactions)
+            status = follow_run(pipeline, out)
+    _tell(pipeline.name, "ended", status, out)
+
+
+def _opened(store: Store, wanted: Running, engine: NewEngine | None) -> Pipeline:
+    return store.pipeline(
+        wanted.name or wanted.file.stem,
+        wanted.file.read_text("utf-8"),
+        settings=wanted.settings(),
+        replica=wanted.replica,
+        read_only=wanted.read_only,
+        engine=engine,
+    )
+
+
+def follow_run(pipeline: Pipeline, out: Output) -> Status:
+    """Say what changes until the replica in this process ends; what ended it is raised."""
+    told: tuple[object, ...] = ()
+    told_ms = 0.0
+    clock = pipeline.store.env.clock
+    while True:
+        try:
+            ended = pipeline.wait(_LOOK_MS)
+            if ended is not None:
+                return ended
+            now = pipeline.here
+            if now is None:
+                continue
+            new = (now.state, now.committed.time)
+            moved = not told or new[0] != told[0]
+            if moved or (new != told and clock.monotonic_ms() - told_ms >= _TELL_MS):
+                told, told_ms = new, clock.monotonic_ms()
+                _tell(pipeline.name, "progress", now, out)
+        except KeyboardInterrupt:
+            out.event(
+                {"kind": "stopping", "pipeline": pipeline.name},
+                shown("stopping after a checkpoint"),
+            )
+            pipeline.stop_here()
+
+
+def _tell(name: str, kind: str, status: Status, out: Output) -> None:
+    document: Document = {
+        "kind": kind,
+        "pipeline": name,
+        "state": str(status.state),
+        "committed": status.committed.time,
+        "transactions": status.transactions,
+        "cause": status.cause or None,
+    }
+    last = status.committed.last()
+    said = f"{name}: committed {'nothing yet' if last is None else f'up to {last}'}, "
+    line = shown(said) + state_text(status.state)
+    if status.cause:
+        line += shown(f": {status.cause}")
+    out.event(document, line)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """What ends a service politely is like Ctrl-C."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def replay_pipeline(
+    url: str,
+    name: str | None,
+    between: tuple[int | None, int | None],
+    out: Output,
+    engine: NewEngine | None,
+) -> None:
+    """Compute transactions again; the first one that differs ends it with an error."""
+    with pipeline_of(url, name, engine) as pipeline, out.progress("replay") as step:
+        start, stop = between
+        first = pipeline.status().verifiable_from if start is None else start
+        last = pipeline.committed.time or 0 if stop is None else stop
+        rows, noted, done = 0, list[str](), 0
+        for each in pipeline.replay(first, last):
+            done, rows = done + 1, rows + each.rows
+            noted += [f"{each.t}: {one}" for one in each.noted]
+            step(done, last - first, f"transaction {each.t}")
+    document: Document = {
+        "pipeline": pipeline.name,
+        "from": first,
+        "to": last,
+        "transactions": done,
+        "rows": rows,
+        "equal": not noted,
+        "differences": noted,
+    }
+    if not noted:
+        said = f"{counted(done, 'transaction')} computed again from {counted(rows, 'row')}: "
+        out.answer(document, shown(f"{said}every digest is the one on record", "green"))
+        return
+    lines = "; ".join(noted[:5])
+    out.answer(document, shown(f"other versions computed something else: {lines}", "yellow"))
+
+
+def take_checkpoint(
+    url: str, name: str | None, timeout_ms: int, out: Output, engine: NewEngine | None
+) -> None:
+    with pipeline_of(url, name, engine) as pipeline:
+        t = pipeline.checkpoint(timeout_ms=timeout_ms)
+    document: Document = {"pipeline": pipeline.name, "checkpoint": t}
+    where = "at the start" if t is None else f"at {t}"
+    out.answer(document, shown(f"{pipeline.name} has a checkpoint {where}"))
+
+
+def ask_replicas(
+    url: str,
+    name: str | None,
+    what: Literal["pause", "resume", "stop"],
+    timeout_ms: int,
+    out: Output,
+    *,
+    replica: str | None = None,
+) -> None:
+    """Ask through the store, and wait until everybody who is alive has done it."""
+    with pipeline_of(url, name) as pipeline:
+        env = pipeline.store.env
+        if what == "stop":
+            pipeline.stop(replica)
+        else:
+            (pipeline.pause if what == "pause" else pipeline.resume)()
+        deadline = env.clock.monotonic_ms() + timeout_ms
+        while left := _not_yet(pipeline, what, replica):
+            if env.clock.monotonic_ms() > deadline:
+                raise StalledError(
+                    f"pipeline {pipeline.name}: {', '.join(left)} did not {what} within "
+                    f"{timeout_ms // 1000} s; it is asked for"
+                )
+            env.tasks.sleep(_LOOK_MS)
+        document = status_document(pipeline.status())
+    out.answer(document, summary_table([document]))
+
+
+def _not_yet(pipeline: Pipeline, what: str, replica: str | None) -> list[str]:
+    """Replicas that are alive and have not done what was asked."""
+    done = {
+        "pause": {State.PAUSED, State.STOPPING},
+        "resume": {State.RUNNING, State.STARTING, State.STALLED, State.STOPPING},
+        "stop": set[State](),
+    }[what]
+    return [
+        each.name
+        for each in pipeline.status().replicas
+        if each.alive and each.state not in done and replica in {None, each.name}
+    ]

@@ -1,0 +1,312 @@
+"""The verbs of pipelines, and their options; what they need is imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strandline.cli.advice import FAILED
+from strandline.cli.options import (
+    AnyPipeline,
+    AsOf,
+    Json,
+    PipelineName,
+    Raw,
+    Store,
+    engine_of,
+)
+from strandline.cli.output import Output
+
+transactions = typer.Typer(
+    help="Begin, fill, commit or abort an explicit transaction.", no_args_is_help=True
+)
+File = Annotated[
+    Path, typer.Argument(help="The program: SQL.", metavar="FILE.sql", exists=True, dir_okay=False)
+]
+Folder = Annotated[str, typer.Option("--store", help="The store's folder; created if missing.")]
+Named = Annotated[
+    str | None, typer.Option("--name", help="The pipeline's name; else that of the file.")
+]
+Replica = Annotated[
+    str | None, typer.Option("--replica", help="The replica's name; else the first that is free.")
+]
+Handle = Annotated[str, typer.Argument(help="The transaction's id.", metavar="ID")]
+Patience = Annotated[int, typer.Option("--timeout", min=1, help="Wait so many seconds, at most.")]
+
+
+def run(
+    context: typer.Context,
+    file: File,
+    store: Folder = "./lake",
+    name: Named = None,
+    replica: Replica = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Verify what others commit; write nothing.")
+    ] = False,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when there is nothing left to do.")
+    ] = False,
+    transactions: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many.", metavar="N")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="A transaction takes at most so many rows a source.")
+    ] = None,
+    delay: Annotated[
+        int | None, typer.Option(min=0, help="A transaction closes after so many ms.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a program: a replica of its pipeline, until it is stopped (Ctrl-C)."""
+    from strandline.cli.running import Running, run_pipeline
+
+    wanted = Running(
+        file=file,
+        store=store,
+        name=name,
+        replica=replica,
+        read_only=read_only,
+        until_idle=until_idle,
+        transactions=transactions,
+        rows=rows,
+        delay_ms=delay,
+    )
+    run_pipeline(wanted, Output(as_json=json), engine_of(context))
+
+
+def status(store: Store, name: AnyPipeline = None, json: Json = False) -> None:
+    """Show pipelines: state, committed time, lag, sources, replicas, open transactions."""
+    from strandline.cli.pipelines import show_status
+
+    if show_status(store, name, Output(as_json=json)):
+        raise typer.Exit(FAILED)
+
+
+def top(
+    store: Store,
+    name: AnyPipeline = None,
+    every: Annotated[int, typer.Option(min=100, help="Milliseconds between two looks.")] = 1_000,
+    count: Annotated[int | None, typer.Option(min=1, help="Look so often, then end.")] = None,
+    json: Json = False,
+) -> None:
+    """Watch pipelines live, until Ctrl-C."""
+    from strandline.cli.pipelines import watch
+
+    watch(store, name, Output(as_json=json), every_ms=every, count=count)
+
+
+def query(
+    context: typer.Context,
+    store: Store,
+    sql: Annotated[str, typer.Argument(help="A SELECT over tables and views.", metavar="SQL")],
+    as_of: AsOf = None,
+    name: PipelineName = None,
+    rows: Annotated[int, typer.Option(min=0, help="Show so many rows.")] = 100,
+    json: Json = False,
+    raw: Raw = False,
+) -> None:
+    """Answer a query over all tables and views at one committed time."""
+    from strandline.cli.pipelines import Asked, answer_query
+
+    asked = Asked(sql, as_of, rows)
+    answer_query(store, name, asked, Output(as_json=json, raw=raw), engine_of(context))
+
+
+def subscribe(
+    store: Store,
+    collection: Annotated[str, typer.Argument(help="A table or a view.", metavar="COLLECTION")],
+    name: PipelineName = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="A time or an instant; else the newest.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(min=0, help="End before this time instead of following.")
+    ] = None,
+    json: Json = False,
+    raw: Raw = False,
+) -> None:
+    """Follow a table or a view of a pipeline: its rows, then every change."""
+    from strandline.cli.pipelines import shard_of
+    from strandline.cli.tail import Following, follow
+
+    shard = shard_of(store, name, collection)
+    follow(store, shard, Following(start, until), Output(as_json=json, raw=raw))
+
+
+def replay(
+    context: typer.Context,
+    store: Store,
+    name: AnyPipeline = None,
+    start: Annotated[
+        int | None, typer.Option("--from", min=0, help="The first transaction; else the oldest.")
+    ] = None,
+    stop: Annotated[
+        int | None, typer.Option("--to", min=0, help="Up to this one, itself not; else all.")
+    ] = None,
+    verify: Annotated[  # noqa: ARG001 - there is no replay that does not
+        bool, typer.Option("--verify", help="Compare with what is on record; always done.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Compute committed transactions again, and compare each with what is on record."""
+    from strandline.cli.running import replay_pipeline
+
+    replay_pipeline(store, name, (start, stop), Output(as_json=json), engine_of(context))
+
+
+def checkpoint(
+    context: typer.Context,
+    store: Store,
+    name: AnyPipeline = None,
+    timeout: Patience = 60,
+    json: Json = False,
+) -> None:
+    """Take a checkpoint now."""
+    from strandline.cli.running import take_checkpoint
+
+    take_checkpoint(store, name, timeout * 1_000, Output(as_json=json), engine_of(context))
+
+
+def pause(
+    store: Store, name: AnyPipeline = None, timeout: Patience = 60, json: Json = False
+) -> None:
+    """Let all replicas commit nothing new, until resume."""
+    from strandline.cli.running import ask_replicas
+
+    ask_replicas(store, name, "pause", timeout * 1_000, Output(as_json=json))
+
+
+def resume(
+    store: Store, name: AnyPipeline = None, timeout: Patience = 60, json: Json = False
+) -> None:
+    """Let all replicas go on after pause."""
+    from strandline.cli.running import ask_replicas
+
+    ask_replicas(store, name, "resume", timeout * 1_000, Output(as_json=json))
+
+
+def stop(
+    store: Store,
+    name: AnyPipeline = None,
+    replica: Replica = None,
+    timeout: Patience = 60,
+    json: Json = False,
+) -> None:
+    """Stop all replicas that run now, or one of them, after a checkpoint."""
+    from strandline.cli.running import ask_replicas
+
+    ask_replicas(store, name, "stop", timeout * 1_000, Output(as_json=json), replica=replica)
+
+
+def serve(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A program to run here; without one, nothing can be pushed.", metavar="[FILE.sql]"
+        ),
+    ] = None,
+    store: Folder = "./lake",
+    name: Named = None,
+    replica: Replica = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any.")] = 8_780,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Holds the token; created if missing.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name it is reached by. Repeat it for more.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate, to serve others.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
+    json: Json = False,
+) -> None:
+    """Serve pushes, transactions, queries, status and metrics over HTTP."""
+    from strandline.cli.serving import Wanted, serve_store
+
+    wanted = Wanted(
+        file=file,
+        store=store,
+        name=name,
+        replica=replica,
+        host=host,
+        port=port,
+        token_file=token_file,
+        hosts=tuple(allow_host or ()),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+    serve_store(wanted, Output(as_json=json), engine_of(context))
+
+
+@transactions.command()
+def begin(store: Store, name: PipelineName = None, json: Json = False) -> None:
+    """Open a transaction; prints its id."""
+    from strandline.cli.inserting import begin_transaction
+
+    begin_transaction(store, name, Output(as_json=json))
+
+
+@transactions.command()
+def insert(
+    store: Store,
+    handle: Handle,
+    table: Annotated[str, typer.Argument(metavar="TABLE")],
+    file: Annotated[
+        str, typer.Argument(help="JSON, one row a line; - is standard input.", metavar="FILE")
+    ] = "-",
+    name: PipelineName = None,
+    chunk: Annotated[
+        int | None, typer.Option(min=0, help="A number: the same again counts once.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add rows to a transaction, durably."""
+    from strandline.cli.inserting import insert_rows
+
+    insert_rows(store, name, (handle, table, chunk), file, Output(as_json=json))
+
+
+@transactions.command()
+def commit(
+    context: typer.Context,
+    store: Store,
+    handle: Handle,
+    name: PipelineName = None,
+    timeout: Patience = 60,
+    json: Json = False,
+) -> None:
+    """Commit a transaction; ends when its rows can be read."""
+    from strandline.cli.inserting import commit_transaction
+
+    engine = engine_of(context)
+    commit_transaction(store, name, handle, timeout * 1_000, Output(as_json=json), engine)
+
+
+@transactions.command()
+def abort(store: Store, handle: Handle, name: PipelineName = None, json: Json = False) -> None:
+    """Let go of a transaction and of all that is in it."""
+    from strandline.cli.inserting import abort_transaction
+
+    abort_transaction(store, name, handle, Output(as_json=json))
+
+
+def add_verbs(app: typer.Typer) -> None:
+    """Give the command its verbs of pipelines."""
+    for verb in (
+        run,
+        status,
+        top,
+        query,
+        subscribe,
+        replay,
+        checkpoint,
+        pause,
+        resume,
+        stop,
+        serve,
+    ):
+        app.command(rich_help_panel="Pipelines")(verb)
+    app.add_typer(transactions, name="transaction", rich_help_panel="Pipelines")

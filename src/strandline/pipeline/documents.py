@@ -1,0 +1,100 @@
+"""What is told of a pipeline, as documents with stable names, for terminals and over HTTP. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from strandline.journal.handles import Handle
+    from strandline.pipeline.presence import Seen
+    from strandline.pipeline.report import EndpointStatus, PipelineStatus, TransactionSummary
+
+Document: TypeAlias = dict[str, object]
+
+
+def status_document(status: PipelineStatus) -> Document:
+    return {
+        "pipeline": status.name,
+        "state": str(status.state),
+        "cause": status.cause or None,
+        "paused": status.paused,
+        "epoch": status.epoch,
+        "program": status.program,
+        "committed": status.committed.time,
+        "lag_seconds": status.lag_seconds,
+        "sealed": status.sealed,
+        "checkpoint": status.checkpoint,
+        "verifiable_from": status.verifiable_from,
+        "sources": [_source(each) for each in status.endpoints],
+        "replicas": [_replica(each) for each in status.replicas],
+        "transactions": [open_document(each) for each in status.transactions],
+        "findings": list(status.findings),
+    }
+
+
+def open_document(handle: Handle) -> Document:
+    """An explicit transaction."""
+    state = "open"
+    if handle.closed is not None:
+        state = "aborted" if handle.closed.t is None else "committed"
+    elif handle.frozen is not None:
+        state = "committing" if handle.frozen.commit else "aborting"
+    return {
+        "transaction": handle.id,
+        "state": state,
+        "time": None if handle.closed is None else handle.closed.t,
+        "opened": instant(handle.opened_ms),
+        "touched": instant(handle.touched_ms),
+        "chunks": len(handle.chunks),
+        "rows": sum(each.ref.rows for each in handle.chunks),
+    }
+
+
+def summary_document(summary: TransactionSummary) -> Document:
+    """One committed transaction."""
+    return {
+        "time": summary.t,
+        "instant": instant(summary.instant_ms),
+        "took_ms": summary.instant_ms - summary.began_ms,
+        "epoch": summary.epoch,
+        "rows": summary.rows,
+        "inputs": summary.inputs,
+        "changes": summary.changes,
+        "transaction": summary.handle,
+    }
+
+
+def instant(ms: int) -> str:
+    """An instant of the store's clock, in UTC.
+
+    >>> instant(0)
+    '1970-01-01T00:00:00.000Z'
+    """
+    text = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def _source(each: EndpointStatus) -> Document:
+    return {
+        "source": each.name,
+        "state": each.state,
+        "position": dict(each.position),
+        "behind": each.behind,
+    }
+
+
+def _replica(each: Seen) -> Document:
+    said = each.said
+    return {
+        "replica": each.name,
+        "state": str(each.state),
+        "cause": said.cause or None,
+        "read_only": said.read_only,
+        "committed": said.committed,
+        "transactions": said.transactions,
+        "host": said.host,
+        "pid": said.pid,
+        "started": instant(said.started_ms),
+        "seen_seconds_ago": each.silent_ms / 1000,
+    }

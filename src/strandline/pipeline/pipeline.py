@@ -1,0 +1,373 @@
+"""A pipeline as its users hold it: run it, feed it, ask it, look at it.
+
+    with store.pipeline("shop", sql=text) as pipeline:
+        pipeline.run(until_idle=True)
+        pipeline.query("SELECT region, total FROM revenue")
+
+Any number of processes may hold and run the same pipeline on the same store. Without a program it
+is the one on record, and whoever only looks, asks for a transaction or subscribes needs no engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from strandline.errors import HandleClosedError, NotFoundError, StalledError, UsageError
+from strandline.journal.handles import Handles
+from strandline.journal.log import Journal
+from strandline.journal.staging import program_text
+from strandline.model.ids import printable
+from strandline.pipeline.catalog import TABLE, VIEW
+from strandline.pipeline.life import Life
+from strandline.pipeline.planner import Planner
+from strandline.pipeline.presence import Presence
+from strandline.pipeline.query import Library
+from strandline.pipeline.replay import replay
+from strandline.pipeline.report import history_of, status_of
+from strandline.pipeline.requests import Requests
+from strandline.pipeline.rig import rigged
+from strandline.pipeline.sources import close_sources, open_sources
+from strandline.pipeline.transaction import Transaction
+from strandline.views.parse import parse
+from strandline.views.render import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from strandline.connectors.source import Source
+    from strandline.handles.shard import Shard
+    from strandline.handles.store import Store
+    from strandline.journal.standing import Standing
+    from strandline.model.frontier import Frontier, Time
+    from strandline.pipeline.engine import PipelineEngine
+    from strandline.pipeline.means import Means
+    from strandline.pipeline.pushes import Pushed
+    from strandline.pipeline.replay import Replayed
+    from strandline.pipeline.report import PipelineStatus, TransactionSummary
+    from strandline.pipeline.rig import Rig
+    from strandline.pipeline.runner import Status
+    from strandline.reading.subscribe import Subscription
+    from strandline.views.program import Program
+
+POLL_MS = 50
+"""How often somebody who waits for a replica looks."""
+
+
+class Pipeline:
+    """One process's handle on one pipeline. Close it, or use it with `with`."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        means: Means,
+        *,
+        text: str | None = None,
+        program: Program | None = None,
+    ) -> None:
+        self.store = store
+        self._journal = Journal(store.env, name)
+        self.name = self._journal.pipeline
+        self._means = means
+        self._text = text
+        self._program = program
+        self._engine: PipelineEngine | None = None
+        self._rig: Rig | None = None
+        self._gauges: Mapping[str, Source] | None = None
+        self._life = Life(store.env, self.name, means)
+        self._handles = Handles(store.env, self.name)
+        self._closed = False
+
+    @property
+    def program(self) -> Program:
+        """The program that was given, or the one on record."""
+        if self._program is None:
+            self._program = parse(self.text)
+        return self._program
+
+    @property
+    def text(self) -> str:
+        """The program as its user wrote it."""
+        if self._text is None and self._program is not None:
+            self._text = render(self._program)
+        if self._text is None:
+            standing = self._standing()
+            record = standing.programs[standing.program]
+            self._text = program_text(self.store.env, self.name, record)
+        return self._text
+
+    @property
+    def committed(self) -> Frontier:
+        """How far it is committed, read from the store."""
+        return self._standing().committed
+
+    # Running.
+
+    def run(self, *, until_idle: bool = False, transactions: int | None = None) -> Status:
+        """Run a replica in this task until it is stopped, or there is nothing to do, or so many
+        transactions are committed. What ends it otherwise is raised."""
+        return self._life.run(self._ready(), until_idle=until_idle, transactions=transactions)
+
+    def step(self) -> float:
+        """Carry out one decision; returns for how many ms there is nothing to do."""
+        return self._life.step(self._ready())
+
+    def start(self, *, until_idle: bool = False, transactions: int | None = None) -> None:
+        """Run a replica beside the caller, as `run` would; see `wait`."""
+        self._life.start(self._ready(), until_idle=until_idle, transactions=transactions)
+
+    def wait(self, timeout_ms: int | None = None) -> Status | None:
+        """Wait for the end of what `start` began, and return how it ended, or raise what ended it;
+        `None` if it still runs after `timeout_ms`."""
+        return self._life.wait(timeout_ms)
+
+    @property
+    def here(self) -> Status | None:
+        """What the replica in this process says of itself; `None` if there is none."""
+        return self._life.status()
+
+    def stop(self, replica: str | None = None) -> None:
+        """Stop after a checkpoint: the replica in this process, and wait for it. Without one, or
+        with a name, ask through the store: all that run, or that one."""
+        if self._life.runs and replica is None:
+            self._life.stop()
+        else:
+            self._known().stop(replica)
+
+    def stop_here(self) -> None:
+        """Ask the replica in this process to stop after a checkpoint; returns at once."""
+        self._life.ask_to_stop()
+
+    def pause(self) -> None:
+        """Commit nothing new: the replica in this process; without one all replicas, through the
+        store, also those that start later."""
+        (self._life.pause if self._life.runs else self._known().pause)()
+
+    def resume(self) -> None:
+        """Go on after `pause`, which it is the opposite of."""
+        (self._life.resume if self._life.runs else self._known().resume)()
+
+    def checkpoint(self, *, timeout_ms: int | None = None) -> Time | None:
+        """Take a checkpoint, and return the last time that is in it once it is durable."""
+        before = self._standing()
+        if self._life.runs:
+            self._life.checkpoint()
+        elif self._others():
+            self._known().checkpoint()
+        else:
+            self._life.take_checkpoint(self._ready())
+        taken = before.checkpoints[-1].lsn if before.checkpoints else -1
+
+        def newer(standing: Standing) -> bool:
+            return bool(standing.checkpoints) and standing.checkpoints[-1].lsn > taken
+
+        return self._until(newer, timeout_ms, "its checkpoint").checkpoints[-1].t
+
+    def promote(self) -> int:
+        """Raise the epoch under this program: older replicas are fenced. Returns the epoch."""
+        return self._life.promote(self._ready())
+
+    # Feeding.
+
+    def transaction(self, handle: str | None = None) -> Transaction:
+        """Rows of several tables that count together; with the id of an open one, go on with it."""
+        self._check_open()
+        standing = self._standing()
+        if handle is None:
+            handle = self._handles.open(standing)
+        else:
+            self._handles.look(handle)
+        return Transaction(self._handles, handle, self.program, self._committed)
+
+    def push(
+        self,
+        table: str,
+        values: Sequence[bytes | None],
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+        timeout_ms: int = 30_000,
+    ) -> Pushed:
+        """Push rows to a table `USING http`, in its format; returns once they are sealed.
+
+        A replica has to run in this process. Under a producer's name and its sequence number, the
+        same push may be repeated, also to another replica: it counts once.
+        """
+        declared = self.program.table(table)
+        if declared is None:
+            raise NotFoundError(f"pipeline {self.name} has no table {printable(table)}")
+        desk = self._ready().desks.get(declared.name)
+        if desk is None or not self._life.runs:
+            reason = "no replica runs in this process" if desk else "it is not USING http"
+            raise UsageError(f"rows can't be pushed to {declared.name} here: {reason}")
+        # Another replica may have sealed what this producer pushed there.
+        sealed = self._journal.refresh().producers.get(declared.name, {})
+        return desk.push(
+            values, producer=producer, sequence=sequence, sealed=sealed, timeout_ms=timeout_ms
+        )
+
+    # Looking.
+
+    def query(self, sql: str, as_of: Time | datetime | None = None) -> pa.Table:
+        """The answer to a query over all collections at one committed time, by default the last.
+
+        It is checked against the allow-list first. A view that has no answer at that time fails
+        with the reason.
+        """
+        self._check_open()
+        self._standing()
+        library = Library(self.store, self._journal, self.program, self._made().answer)
+        return library.ask(sql, as_of)
+
+    def table(self, name: str) -> Shard:
+        """A table's rows, as a shard."""
+        return self.collection(name, TABLE)
+
+    def view(self, name: str) -> Shard:
+        """A view's rows, as a shard."""
+        return self.collection(name, VIEW)
+
+    def collection(self, name: str, role: str | None = None) -> Shard:
+        """A table, a view or what is wrong with one, as a shard; by the binding on record."""
+        bindings = self._standing().bindings
+        for known, bound in bindings.items():
+            if known.casefold() == name.casefold() and role in {None, bound.role}:
+                return self.store.shard(bound.shard)
+        what = "collection" if role is None else role
+        names = sorted(each for each, bound in bindings.items() if role in {None, bound.role})
+        raise NotFoundError(
+            f"pipeline {self.name} has no {what} {printable(name)}: it has {', '.join(names)}"
+        )
+
+    def subscribe(
+        self, name: str, as_of: Time | None = None, *, until: Time | None = None
+    ) -> Subscription:
+        """The rows of a table or a view, then every change of them."""
+        return self.collection(name).subscribe(as_of, until=until)
+
+    def status(self) -> PipelineStatus:
+        """Where it stands and who runs it, wherever that is."""
+        self._check_open()
+        self._standing()
+        if self._gauges is None:
+            # Sources of its own: those that a replica uses belong to the task that runs it.
+            self._gauges = open_sources(self.program, self._means.ports(self.store))
+        return status_of(self._journal, self._gauges)
+
+    def history(self, count: int = 20) -> list[TransactionSummary]:
+        """The last committed transactions, the newest first."""
+        self._standing()
+        return history_of(self._journal, count)
+
+    def replay(self, start: Time | None = None, stop: Time | None = None) -> Iterator[Replayed]:
+        """Compute committed transactions `[start, stop)` again, and compare each with the record;
+        by default all that can be. `ReplayDivergedError` names what differs."""
+        standing = self._standing()
+        first = self.status().verifiable_from if start is None else start
+        last = standing.next_t if stop is None else stop
+        rig = self._ready()
+        return replay(rig, Planner(rig), first, last)
+
+    def close(self) -> None:
+        """Stop the replica of this process, if there is one. Repeating it is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self._life.close()
+        for sources in (self._gauges, self._rig.sources if self._rig else None):
+            close_sources(sources or {})
+        if self._engine is not None:
+            self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name} of {self.store.url}>"
+
+    # What they share.
+
+    def _standing(self) -> Standing:
+        """The newest standing; a pipeline that nobody has run yet has none."""
+        self._check_open()
+        standing = self._journal.refresh()
+        if not standing.epoch and self._text is None and self._program is None:
+            raise NotFoundError(f"there is no pipeline {self.name} in store {self.store.url}")
+        return standing
+
+    def _known(self) -> Requests:
+        """Asks replicas elsewhere; of a pipeline that there is."""
+        if not self._standing().epoch:
+            raise NotFoundError(f"there is no pipeline {self.name}: nobody has run it yet")
+        return Requests(self.store.env, self.name)
+
+    def _others(self) -> bool:
+        """Whether a replica that writes is alive, here or elsewhere."""
+        seen = Presence(self.store.env, self.name).all()
+        return any(each.alive and not each.said.read_only for each in seen)
+
+    def _committed(self, handle: str, timeout_ms: int | None) -> Time | None:
+        """Wait until what became of a handle can be read; its time, or `None` if it was aborted."""
+        standing = self._until(lambda now: self._is_closed(now, handle), timeout_ms, handle)
+        if handle not in standing.closed:
+            closed = self._handles.look(handle).closed
+            return None if closed is None else closed.t
+        return standing.closed[handle]
+
+    def _is_closed(self, standing: Standing, handle: str) -> bool:
+        if handle in standing.closed:
+            t = standing.closed[handle]
+            return t is None or standing.committed.settled(t)
+        return self._handles.look(handle).closed is not None
+
+    def _until(
+        self, holds: Callable[[Standing], bool], timeout_ms: int | None, what: str
+    ) -> Standing:
+        """Wait for somebody to get there; where nobody runs and this process can, it steps."""
+        env = self.store.env
+        deadline = None if timeout_ms is None else env.clock.monotonic_ms() + timeout_ms
+        looked_ms, alone = 0, False
+        while not holds(standing := self._journal.refresh()):
+            now_ms = env.clock.monotonic_ms()
+            if deadline is not None and now_ms >= deadline:
+                raise StalledError(
+                    f"pipeline {self.name}: nobody carried out {what} within {timeout_ms} ms; it "
+                    "is asked for, and comes when a replica runs"
+                )
+            if now_ms - looked_ms >= 1_000:
+                looked_ms, alone = now_ms, not (self._life.runs or self._others())
+            if not alone or self._life.step(self._ready()) > 0:
+                env.tasks.sleep(POLL_MS)
+        return standing
+
+    def _made(self) -> PipelineEngine:
+        if self._engine is None:
+            self._engine = self._means.engine(self.store)
+        return self._engine
+
+    def _ready(self) -> Rig:
+        """What a replica works with; made when it is first needed."""
+        self._check_open()
+        if self._rig is None:
+            program, ports = self.program, self._means.ports(self.store)
+            self._rig = rigged(
+                self.store,
+                self.name,
+                program,
+                self.text,
+                sources=open_sources(program, ports),
+                computer=self._made().computer,
+                settings=self._means.settings,
+                reopen=lambda earlier, names: open_sources(earlier, ports, names),
+            )
+        return self._rig
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HandleClosedError(f"pipeline {self.name} was closed")

@@ -1,0 +1,204 @@
+"""What anybody can see of a pipeline, in this process or another: its standing, and its history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.connectors.source import Limits
+from strandline.errors import NotFoundError, SourceError
+from strandline.journal.checkpoint import Checkpoints
+from strandline.journal.handles import Handles
+from strandline.journal.record import Begin, Commit
+from strandline.pipeline import agree
+from strandline.pipeline.presence import SILENT, Presence
+from strandline.pipeline.requests import Requests
+from strandline.pipeline.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline.connectors.source import Source
+    from strandline.journal.handles import Handle
+    from strandline.journal.log import Journal
+    from strandline.journal.record import Position
+    from strandline.journal.standing import Standing
+    from strandline.model.frontier import Frontier, Time
+    from strandline.pipeline.presence import Seen
+
+_BEST_FIRST = (
+    State.RUNNING,
+    State.STARTING,
+    State.STALLED,
+    State.PAUSED,
+    State.STOPPING,
+    SILENT,
+    State.FAILED,
+    State.FENCED,
+    State.STOPPED,
+)
+"""A pipeline is as well as the best of its replicas: one of them is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """A source, as far as the journal took from it."""
+
+    name: str
+    state: str
+    """`live`, `paused` or `removed`."""
+    position: Position
+    behind: int | None
+    """How many rows it has beyond that, at most; for files, bytes. `None` if nobody can say."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """Where a pipeline stands, and who runs it."""
+
+    name: str
+    state: str
+    """Of the best replica: `running` only if one of them said so within the last seconds."""
+    cause: str
+    """Why it is not running, if somebody knows."""
+    epoch: int
+    program: str
+    committed: Frontier
+    lag_seconds: float | None
+    """Since the last commit; `None` before the first."""
+    sealed: Time | None
+    paused: bool
+    checkpoint: Time | None
+    checkpoints: int
+    verifiable_from: Time
+    endpoints: tuple[EndpointStatus, ...]
+    replicas: tuple[Seen, ...]
+    transactions: tuple[Handle, ...]
+    """Explicit ones that are open."""
+    findings: tuple[str, ...]
+    """Checkpoints that are damaged, as sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSummary:
+    """One committed transaction."""
+
+    t: Time
+    epoch: int
+    instant_ms: int
+    began_ms: int
+    rows: int
+    """How many came in, of all endpoints."""
+    inputs: dict[str, int]
+    changes: dict[str, int]
+    """By collection that changed, rows more or fewer."""
+    handle: str | None
+    """If it was an explicit one."""
+
+
+def status_of(journal: Journal, sources: Mapping[str, Source] | None = None) -> PipelineStatus:
+    """Where a pipeline stands now; with `sources` also how far each of them is ahead."""
+    env = journal.env
+    standing = journal.refresh()
+    if not standing.epoch:
+        raise NotFoundError(f"there is no pipeline {journal.pipeline}")
+    now_ms = env.patient(env.consensus.now_ms)
+    replicas = tuple(Presence(env, journal.pipeline).all())
+    state, cause = overall(replicas)
+    kept = standing.checkpoints
+    committed = standing.next_t > 0
+    return PipelineStatus(
+        name=journal.pipeline,
+        state=state,
+        cause=cause,
+        epoch=standing.epoch,
+        program=standing.program,
+        committed=standing.committed,
+        lag_seconds=max(0, now_ms - standing.committed_ms) / 1000 if committed else None,
+        sealed=None if standing.sealed is None else standing.sealed.t,
+        paused=Requests(env, journal.pipeline).read().paused,
+        checkpoint=kept[-1].t if kept else None,
+        checkpoints=len(kept),
+        verifiable_from=Checkpoints(journal).verifiable_from(),
+        endpoints=_endpoints(standing, sources or {}),
+        replicas=replicas,
+        transactions=tuple(
+            each
+            for each in Handles(env, journal.pipeline).all()
+            if each.closed is None and each.id not in standing.closed
+        ),
+        findings=journal.findings,
+    )
+
+
+def overall(replicas: tuple[Seen, ...]) -> tuple[str, str]:
+    """The state of a pipeline by those of its replicas, and why it is that."""
+    writing = [each for each in replicas if not each.said.read_only]
+    if not writing:
+        return State.STOPPED, "no replica was ever started"
+    best = min(writing, key=lambda each: (_BEST_FIRST.index(each.state), -each.said.at_ms))
+    if best.state == SILENT:
+        said = f"replica {best.name} was {best.said.state} and is silent since "
+        return SILENT, f"{said}{best.silent_ms / 1000:.0f} s"
+    return best.state, best.said.cause
+
+
+def history_of(journal: Journal, count: int) -> list[TransactionSummary]:
+    """The last transactions, the newest first; fewer if the journal does not go back so far."""
+    standing = journal.refresh()
+    first, reach = journal.first(), 8 * count
+    while True:
+        start = max(first, standing.lsn + 1 - reach)
+        found = _summaries(journal, start)
+        if len(found) >= count or start == first:
+            return found[::-1][:count]
+        reach *= 4
+
+
+def _summaries(journal: Journal, start: int) -> list[TransactionSummary]:
+    found = []
+    begun: Begin | None = None
+    for _, record in journal.records(start):
+        if isinstance(record, Begin):
+            begun = record
+        if isinstance(record, Commit) and begun is not None:
+            found.append(_summary(begun, record))
+    return found
+
+
+def _summary(begun: Begin, commit: Commit) -> TransactionSummary:
+    inputs = {name: each.count for name, each in agree.unpacked(commit.inputs).items()}
+    changes = {name: each.count for name, each in agree.unpacked(commit.deltas).items()}
+    return TransactionSummary(
+        t=commit.t,
+        epoch=commit.epoch,
+        instant_ms=commit.instant_ms,
+        began_ms=begun.now_ms,
+        rows=sum(inputs.values()),
+        inputs=inputs,
+        changes=changes,
+        handle=begun.handle,
+    )
+
+
+def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> tuple[EndpointStatus, ...]:
+    return tuple(
+        EndpointStatus(
+            name,
+            state,
+            standing.pending.get(name, {}),
+            _behind(sources.get(name), standing.pending.get(name, {})),
+        )
+        for name, state in sorted(standing.endpoints.items())
+        if state != "removed"
+    )
+
+
+def _behind(source: Source | None, position: Position) -> int | None:
+    if source is None or not source.replayable:
+        return None
+    try:
+        offered = source.plan(position, Limits())
+    except SourceError:
+        return None
+    return 0 if offered is None else offered.rows

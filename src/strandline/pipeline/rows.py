@@ -1,0 +1,133 @@
+"""Rows that a user gives for a table, as they are staged: typed, checked, in order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from strandline.connectors import raw as layout
+from strandline.connectors.incoming import decode
+from strandline.connectors.reading import reading
+from strandline.errors import SchemaError, UsageError
+from strandline.model.columntype import cast
+from strandline.model.ids import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from strandline.views.declared import Table
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | Sequence[Mapping[str, Any]]"
+"""Rows of a table, and `_delete` where a row says that its key goes."""
+
+PARTITION = "transaction"
+_CHUNK_ROWS = 1 << 32
+CHUNKS_MAX = 1 << 30
+
+
+def staged_rows(rows: Rows, table: Table, chunk: int) -> pa.Table:
+    """Rows as a source would give them; those of later chunks come later.
+
+    `SchemaError` if they do not fit the table: nothing of a transaction becomes an error row.
+    """
+    if not 0 <= chunk < CHUNKS_MAX:
+        raise UsageError(f"chunk number {chunk} is refused: use 0 to {CHUNKS_MAX - 1}")
+    return _placed(_fitting(_table(rows, table), table), chunk)
+
+
+def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
+    """Rows of a table from JSON, one a line; `"_delete": true` beside a key deletes it."""
+    deletes, values = [], []
+    for number, line in enumerate(lines, 1):
+        delete, value = _split(line, number)
+        deletes.append(delete)
+        values.append(value)
+    how = reading(table.columns, table.key, {"format": "json", "envelope": "append"})
+    found = decode(layout.raw_batch(values, PARTITION, range(len(values))), how).table
+    for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
+        raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
+    made = found.select(table.columns.names)
+    if not any(deletes):
+        return made
+    if not table.key:
+        raise SchemaError(f"table {table.name} has no key, so nothing can be deleted from it")
+    return made.append_column(layout.DELETE, pa.array(deletes, pa.bool_()))
+
+
+def _split(line: bytes, number: int) -> tuple[bool, bytes]:
+    if b'"_delete"' not in line:
+        return False, line
+    try:
+        row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        delete = msgspec.json.decode(row.pop("_delete", b"false"), type=bool)
+    except msgspec.DecodeError as error:
+        raise SchemaError(f"row {number}: {error}") from error
+    return delete, msgspec.json.encode(row)
+
+
+def _table(rows: Rows, table: Table) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
+        return _of_dicts(rows, table)
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.table(rows)
+    if hasattr(rows, "iloc"):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    raise UsageError(
+        f"rows for {table.name} are {type(rows).__name__}: give an Arrow table, a DataFrame of "
+        "pandas, or a list of dicts"
+    )
+
+
+def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
+    given = {name for row in rows for name in row}
+    _refuse_unknown(given, table)
+    known = [*table.columns, pa.field(layout.DELETE, pa.bool_())]
+    schema = pa.schema([each for each in known if each.name in given or not rows])
+    try:
+        return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(f"rows for {table.name}: {error}") from error
+
+
+def _fitting(rows: pa.Table, table: Table) -> pa.Table:
+    _refuse_unknown(set(rows.column_names), table)
+    columns, fields = [], []
+    for each in table.columns:
+        if each.name in rows.column_names:
+            columns.append(cast(rows[each.name], each.type))
+            fields.append(pa.field(each.name, each.type))
+        elif each.name in table.key:
+            raise SchemaError(f"rows for {table.name} have no column {each.name}, which is its key")
+    for name in table.key:
+        if rows[name].null_count:
+            raise SchemaError(f"rows for {table.name} have no value for {name}, which is its key")
+    if layout.DELETE in rows.column_names:
+        columns.append(cast(rows[layout.DELETE], pa.bool_()))
+        fields.append(pa.field(layout.DELETE, pa.bool_()))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _refuse_unknown(names: set[str], table: Table) -> None:
+    ours = {layout.DELETE} if table.key else set()
+    unknown = sorted(names - set(table.columns.names) - ours)
+    if unknown:
+        raise SchemaError(
+            f"table {table.name} has no column {printable(unknown[0])}: it has "
+            f"{', '.join(table.columns.names)}"
+        )
+
+
+def _placed(rows: pa.Table, chunk: int) -> pa.Table:
+    first = chunk * _CHUNK_ROWS
+    offsets = pa.array(range(first, first + rows.num_rows), pa.int64())
+    partitions = pa.repeat(pa.scalar(PARTITION, pa.string()), rows.num_rows)
+    for field, values in zip(layout.PLACE, (partitions, offsets), strict=True):
+        rows = rows.append_column(field, values)
+    return rows

@@ -1,0 +1,110 @@
+"""An explicit transaction as its user holds it.
+
+    with pipeline.transaction() as transaction:
+        transaction.insert("orders", [{"id": 1, "amount": 7}])
+        transaction.insert("customers", frame)
+    transaction.time
+
+Leaving the block commits: all rows of all tables count at one time, and can be read when it
+returns. An error aborts: it costs nothing, and no time. What is inserted is durable at once; a
+process that dies leaves the transaction open, and whoever knows its id goes on with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from strandline.errors import ConflictError, UsageError
+from strandline.model.ids import printable
+from strandline.pipeline.meaning import packed_rows
+from strandline.pipeline.rows import staged_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline.journal.handles import Handles
+    from strandline.model.frontier import Time
+    from strandline.pipeline.rows import Rows
+    from strandline.views.program import Program
+
+
+class Transaction:
+    """Rows of several tables that count together, or not at all."""
+
+    def __init__(
+        self,
+        handles: Handles,
+        handle: str,
+        program: Program,
+        wait: Callable[[str, int | None], Time | None],
+    ) -> None:
+        self.id = handle
+        self.time: Time | None = None
+        """The time at which it counts; `None` until it does."""
+        self._handles = handles
+        self._program = program
+        self._wait = wait
+        self._over = False
+
+    def insert(self, table: str, rows: Rows, *, chunk: int | None = None) -> int:
+        """Stage rows for a table, durably; returns the chunk's number.
+
+        The rows of a keyed table take the place of what their keys hold, and a row with `_delete`
+        removes its key; of several rows of a key the last counts. With a `chunk` of the caller's
+        the call may be repeated: the same number with the same rows counts once.
+        """
+        declared = self._program.table(table)
+        if declared is None:
+            known = ", ".join(each.name for each in self._program.tables)
+            raise UsageError(f"there is no table {printable(table)}: there are {known}")
+        number = self._next() if chunk is None else chunk
+        placed = staged_rows(rows, declared, number)
+        self._handles.insert(self.id, number, declared.name, packed_rows(placed), placed.num_rows)
+        return number
+
+    def commit(self, *, timeout_ms: int | None = None) -> Time:
+        """Commit, and return its time once it can be read everywhere.
+
+        `StalledError` after `timeout_ms`: it is asked for, durably, and will be carried out by
+        the next replica that runs. Repeating the call waits again.
+        """
+        if self.time is None:
+            self._freeze(commit=True)
+            time = self._wait(self.id, timeout_ms)
+            self._over = True
+            if time is None:
+                raise ConflictError(f"transaction {self.id} was aborted: it was idle for too long")
+            self.time = time
+        return self.time
+
+    def abort(self) -> None:
+        """Let go of everything; returns at once. Repeating it is harmless."""
+        if self.time is not None:
+            raise UsageError(f"transaction {self.id} was committed as {self.time}")
+        if not self._over:
+            self._handles.freeze(self.id, commit=False)
+            self._over = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._over:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+    def __repr__(self) -> str:
+        how = "open" if self.time is None else f"committed as {self.time}"
+        return f"<Transaction {self.id} {'aborted' if self._over and self.time is None else how}>"
+
+    def _freeze(self, *, commit: bool) -> None:
+        handle = self._handles.look(self.id)
+        if handle.closed is None:
+            self._handles.freeze(self.id, commit=commit)
+
+    def _next(self) -> int:
+        chunks = self._handles.look(self.id).chunks
+        return max((each.number for each in chunks), default=-1) + 1

@@ -1,0 +1,90 @@
+"""The verbs that look at pipelines: status, top, history, query, subscribe."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_status_tells_everything_about_one_pipeline(run_shop):
+    told = run_shop.ask("status", run_shop.lake, "--json").json()["pipelines"][0]
+    assert (told["pipeline"], told["state"], told["committed"]) == ("shop", "stopped", 4)
+    assert (told["checkpoint"], told["verifiable_from"], told["sealed"]) == (3, 0, None)
+    assert {each["source"]: each["behind"] for each in told["sources"]} == {
+        "notes": None,
+        "orders": 0,
+    }
+    shown = run_shop.ask("status", run_shop.lake, "shop").out
+    for words in ("state", "stopped", "up to 3", "at 3", "from 0", "orders", "r1"):
+        assert words in shown
+
+
+def test_status_lists_several_pipelines_in_a_line_each(run_shop):
+    run_shop.run("--until-idle", "--name", "other")
+    shown = run_shop.ask("status", run_shop.lake).out.splitlines()
+    assert [line.split()[0] for line in shown] == ["pipeline", "other", "shop"]
+    assert run_shop.ask("status", run_shop.lake, "other").code == 0
+    missing = run_shop.ask("query", run_shop.lake, "SELECT * FROM orders")
+    assert missing.code == 2
+    assert "name one of other, shop" in missing.err
+
+
+def test_what_is_not_there_is_named(shop, lake, ask):
+    assert ask("status", lake).code == 0
+    said = shop.ask("status", lake, "nope")
+    assert said.code == 2
+    assert f"there is no pipeline nope in store {lake}" in said.err
+    assert f"next: strandline status {lake}" in said.err
+    none = shop.ask("query", lake, "SELECT 1")
+    assert "has no pipeline: strandline run makes one" in none.err
+
+
+def test_top_shows_the_same_again_and_again(run_shop):
+    said = run_shop.ask("top", run_shop.lake, "--count", "3", "--every", "100", "--json")
+    assert said.code == 0
+    assert [each["kind"] for each in said.events()] == ["status"] * 3
+    assert "stopped" in run_shop.ask("top", run_shop.lake, "--count", "1").out
+
+
+def test_history_of_a_pipeline_is_its_transactions(run_shop):
+    told = run_shop.ask("history", run_shop.lake, "shop", "--limit", "2", "--json").json()
+    assert [each["time"] for each in told["transactions"]] == [3, 2]
+    assert all(each["rows"] == 10 for each in told["transactions"])
+    shown = run_shop.ask("history", run_shop.lake, "shop").out
+    assert "rows in" in shown
+    assert "orders +" in shown
+    assert "4 transactions" in shown
+    shard = run_shop.ask("history", run_shop.lake, "shop.orders", "--json").json()
+    assert shard["shard"] == "shop.orders"
+
+
+def test_a_query_is_answered_at_the_last_committed_time_or_an_earlier_one(run_shop):
+    now = run_shop.ask("query", run_shop.lake, "SELECT COUNT(*) AS n FROM orders", "--json").json()
+    assert now["as_of"] == 3
+    assert now["columns"] == ["n"]
+    then = run_shop.ask(
+        "query", run_shop.lake, "SELECT COUNT(*) AS n FROM orders", "--as-of", "0", "--json"
+    ).json()
+    assert 0 < then["rows"][0][0] <= now["rows"][0][0]
+    assert (
+        "1 of 1 row as of 3"
+        in run_shop.ask("query", run_shop.lake, "SELECT COUNT(*) AS n FROM orders").out
+    )
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE orders", "SELECT java_method('a', 'b') FROM orders"])
+def test_a_query_that_is_refused_is_a_command_to_rewrite(run_shop, sql):
+    said = run_shop.ask("query", run_shop.lake, sql)
+    assert said.code == 2
+    assert said.err.startswith("error: ")
+
+
+def test_subscribe_follows_a_view_by_its_name(run_shop):
+    said = run_shop.ask(
+        "subscribe", run_shop.lake, "large", "--from", "0", "--until", "4", "--json"
+    )
+    assert said.code == 0, said.err
+    kinds = {json.loads(line)["kind"] for line in said.out.splitlines()}
+    assert kinds == {"update", "progress"}
+    assert run_shop.ask("subscribe", run_shop.lake, "nope", "--until", "4").code == 2

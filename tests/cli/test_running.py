@@ -1,0 +1,153 @@
+"""The verbs that run pipelines, and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from strandline.assembly import open_store
+from strandline.system import SystemTasks
+from strandline.testing.engines import arrow_engine
+
+
+def test_it_runs_until_idle_and_says_how_it_ended(shop):
+    said = shop.run("--until-idle", "--json")
+    assert said.code == 0, said.err
+    events = said.events()
+    assert events[0]["kind"] == "starting"
+    assert (events[0]["tables"], events[0]["views"]) == (2, 1)
+    last = events[-1]
+    assert (last["kind"], last["state"], last["committed"]) == ("ended", "stopped", 4)
+    again = shop.run("--until-idle")
+    assert again.code == 0
+    assert "shop: committed up to 3, stopped" in again.out
+
+
+def test_it_runs_so_many_transactions(shop):
+    assert shop.run("--transactions", "2", "--json").events()[-1]["committed"] == 2
+    assert (
+        shop.run("--transactions", "1", "--name", "other", "--json").events()[-1]["pipeline"]
+        == "other"
+    )
+
+
+def test_a_program_with_errors_is_refused_with_all_of_them(shop):
+    (shop.folder / "shop.sql").write_text("CREATE TABLE t (k INT) USING nowhere; SELECT 1;")
+    said = shop.run("--until-idle")
+    assert said.code == 2
+    assert "nowhere" in said.err
+    assert "line 1" in said.err
+
+
+def test_another_program_under_the_same_name_is_refused(run_shop):
+    changed = (run_shop.folder / "shop.sql").read_text().replace("> 10", "> 11")
+    (run_shop.folder / "shop.sql").write_text(changed)
+    said = run_shop.run("--until-idle")
+    assert said.code == 2
+    assert "promote" in said.err
+
+
+def test_replay_verifies_all_or_a_stretch(run_shop):
+    told = run_shop.ask("replay", run_shop.lake, "--verify", "--json").json()
+    assert (told["from"], told["to"], told["transactions"]) == (0, 4, 4)
+    assert told["equal"] is True
+    some = run_shop.ask("replay", run_shop.lake, "shop", "--from", "1", "--to", "3")
+    assert "2 transactions computed again from 20 rows" in some.out
+    assert run_shop.ask("replay", run_shop.lake, "--to", "99").code == 2
+
+
+def test_a_checkpoint_is_taken_where_nobody_runs(run_shop):
+    told = run_shop.ask("checkpoint", run_shop.lake, "--json").json()
+    assert told == {"pipeline": "shop", "checkpoint": 3}
+
+
+def test_pause_and_resume_are_kept_where_nobody_runs(run_shop):
+    assert run_shop.ask("pause", run_shop.lake, "--json").json()["paused"] is True
+    with open_store(run_shop.lake) as store:
+        pipeline = store.pipeline("shop", engine=arrow_engine)
+        pipeline.start()
+        while pipeline.here.state != "paused":
+            SystemTasks().sleep(5)
+        pipeline.resume()
+        pipeline.stop()
+    assert run_shop.ask("resume", run_shop.lake, "--json").json()["paused"] is False
+
+
+@pytest.mark.process
+def test_another_process_is_paused_resumed_and_stopped_through_the_store(shop):
+    with Child(shop, "--replica", "a") as child:
+        until(lambda: state_of(shop) == "running")
+        paused = shop.ask("pause", shop.lake, "--json").json()
+        assert [each["state"] for each in paused["replicas"]] == ["paused"]
+        resumed = shop.ask("resume", shop.lake, "--json").json()
+        assert resumed["replicas"][0]["state"] in {"starting", "running"}
+        stopped = shop.ask("stop", shop.lake, "--json").json()
+        assert [each["state"] for each in stopped["replicas"]] == ["stopped"]
+        assert child.wait(60) == 0
+        assert stopped["checkpoint"] == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
+def test_a_signal_stops_it_after_a_checkpoint(shop, number):
+    with Child(shop) as child:
+        until(lambda: state_of(shop) == "running")
+        os.kill(child.pid, number)
+        out, _ = child.communicate(timeout=60)
+        assert child.returncode == 0
+        events = [json.loads(line) for line in out.splitlines()]
+        assert [each["kind"] for each in events[-2:]] == ["stopping", "ended"]
+    assert shop.ask("status", shop.lake, "--json").json()["pipelines"][0]["state"] == "stopped"
+
+
+@pytest.mark.process
+def test_status_never_says_running_of_a_process_that_was_killed(shop):
+    with Child(shop) as child:
+        until(lambda: state_of(shop) == "running")
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait(60)
+        until(lambda: state_of(shop) == "silent")
+
+
+class Child:
+    """A child that runs the shop, killed at the end if it still does."""
+
+    def __init__(self, shop, *arguments: str) -> None:
+        code = """
+            import sys
+            from strandline.cli.main import main
+            from strandline.testing.engines import arrow_engine
+            sys.exit(main(sys.argv[1:], engine=arrow_engine))
+        """
+        self._command = [
+            *(sys.executable, "-c", textwrap.dedent(code), "run", shop.file),
+            *("--store", shop.lake, "--rows", "10", "--delay", "0", "--json", *arguments),
+        ]
+
+    def __enter__(self) -> subprocess.Popen:
+        self._child = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        return self._child
+
+    def __exit__(self, *_: object) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        self._child.stdout.close()
+
+
+def state_of(shop) -> str | None:
+    said = shop.ask("status", shop.lake, "--json")
+    found = said.json()["pipelines"] if said.out else []
+    return found[0]["state"] if found else None
+
+
+def until(holds) -> None:
+    """Wait as long as the test's own timeout allows."""
+    while not holds():
+        SystemTasks().sleep(50)

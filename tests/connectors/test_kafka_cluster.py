@@ -1,0 +1,115 @@
+"""A real cluster is asked about topics: what is there, what is not, and who may not ask."""
+
+import pytest
+from tests.broker.broker import PASSWORD, USER
+
+from strandline.connectors.kafka_cluster import Cluster, kafka_module
+from strandline.connectors.kafka_options import topic_of
+from strandline.connectors.kafka_plan import Bounds
+from strandline.errors import NotInstalledError, SourceError, UsageError
+
+WRONG = "wrong-marker"
+RIGHT = {"env:RIGHT": PASSWORD, "env:WRONG": WRONG}
+
+
+def resolve(value):
+    return RIGHT.get(value, value)
+
+
+def cluster_of(address, topic, **more):
+    options = {f"kafka.{name.replace('_', '.')}": value for name, value in more.items()}
+    given = {"kafka.bootstrap.servers": address, "subscribe": topic, **options}
+    return Cluster(topic_of(given), resolve)
+
+
+def login(broker, topic, password):
+    return cluster_of(
+        broker.sasl_address,
+        topic,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username=USER,
+        sasl_password=password,
+    )
+
+
+def test_a_missing_package_is_named_with_its_extra():
+    with pytest.raises(NotInstalledError, match=r"strandline\[kafka\]"):
+        kafka_module("confluent_kafka_of_nobody")
+
+
+def test_a_topic_is_found_with_its_bounds(broker, topics):
+    name = topics.make(2)
+    topics.write(name, [b"a", b"b", b"c"], 1)
+    topics.forget_before(name, 1, 1)
+    found = cluster_of(broker.address, name).find()
+    assert found.partitions == {"0": Bounds(0, 0), "1": Bounds(1, 3)}
+
+
+def test_rows_of_open_transactions_are_beyond_the_end_unless_they_are_asked_for(broker, topics):
+    name = topics.make()
+    topics.transaction(name, [b"a"])
+    topics.begin(name, [b"b"])
+    careful = cluster_of(broker.address, name)
+    careless = cluster_of(broker.address, name, isolation_level="read_uncommitted")
+    assert careful.find().partitions["0"] == Bounds(0, 2)
+    assert careless.find().partitions["0"] == Bounds(0, 3)
+    topics.end(name, commit=False)
+    assert careful.find().partitions["0"] == Bounds(0, 4)
+
+
+def test_a_topic_that_is_not_there_is_none(broker):
+    assert cluster_of(broker.address, "nobody-made-this").find() is None
+
+
+def test_a_topic_that_is_made_again_is_another_one(broker, topics):
+    name = topics.make()
+    cluster = cluster_of(broker.address, name)
+    first = cluster.find().identity
+    assert cluster.find().identity == first
+    topics.drop(name)
+    topics.make(name=name)
+    assert cluster.find().identity != first
+
+
+@pytest.mark.parametrize(
+    ("policy", "compacted"), [("delete", False), ("compact", True), ("compact,delete", True)]
+)
+def test_compaction_is_seen(broker, topics, policy, compacted):
+    name = topics.make(cleanup_policy=policy)
+    assert cluster_of(broker.address, name).compacted() is compacted
+
+
+def test_the_right_password_is_let_in(broker, topics):
+    name = topics.make()
+    assert login(broker, name, "env:RIGHT").find() is not None
+
+
+def test_s89_a_wrong_password_is_permanent_and_named_without_it(broker, topics):
+    name = topics.make()
+    with pytest.raises(UsageError, match=r"kafka\.sasl") as refused:
+        login(broker, name, "env:WRONG").find()
+    assert WRONG not in str(refused.value)
+
+
+def test_s89_a_broker_that_is_not_there_may_come():
+    topic = topic_of(
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "subscribe": "t",
+            "kafkaConsumer.pollTimeoutMs": "500",
+        }
+    )
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:1.*refused"):
+        Cluster(topic, resolve).find()
+
+
+def test_settings_that_librdkafka_does_not_know_are_named():
+    with pytest.raises(UsageError, match=r"sasl\.teapot"):
+        cluster_of("127.0.0.1:1", "t", sasl_teapot="short")
+
+
+def test_a_setting_that_librdkafka_refuses_is_named_without_its_secret():
+    with pytest.raises(UsageError, match=r"security\.protocol") as refused:
+        cluster_of("127.0.0.1:1", "t", security_protocol="env:WRONG")
+    assert WRONG not in str(refused.value)

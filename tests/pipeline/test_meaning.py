@@ -1,0 +1,97 @@
+"""What rows mean for a table: the last of each key, errors that heal, differences."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from strandline.connectors.incoming import ERRORS, decode
+from strandline.connectors.raw import raw_batch
+from strandline.errors import InvariantError
+from strandline.model.digest import Digest
+from strandline.model.schema import Schema
+from strandline.pipeline import meaning as m
+from strandline.views.parse import parse
+
+TABLE = parse(
+    "CREATE TABLE orders (id BIGINT, lsn BIGINT, PRIMARY KEY (id))"
+    " USING generator OPTIONS (sequenceBy 'lsn');"
+).tables[0]
+HOW = m.reading_of(TABLE)
+SCHEMA = Schema.create(TABLE.columns, TABLE.key)
+NONE = TABLE.columns.empty_table()
+
+
+def _came(*rows: dict[str, int] | bytes) -> pa.Table:
+    values = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+    keys = [b"9" if isinstance(row, bytes) else str(row["id"]).encode() for row in rows]
+    return pa.Table.from_batches([raw_batch(values, "0", range(len(values)), keys=keys)])
+
+
+def _updates(*rows: dict[str, int] | bytes, held: m.Held) -> list[dict[str, int]]:
+    found, _ = m.upserted(decode(_came(*rows), HOW), HOW, held, SCHEMA, 7)
+    return found.to_pylist()
+
+
+def _held(*rows: dict[str, int]) -> m.Held:
+    tombs = pa.table({"id": [], "lsn": [], "_at": []}).cast(
+        pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("_at", pa.int64())])
+    )
+    return m.Held(pa.Table.from_pylist(list(rows), TABLE.columns), tombs)
+
+
+@pytest.mark.parametrize(
+    ("came", "held", "expected"),
+    [
+        ([{"id": 1, "lsn": 5}], [], [(1, 5, 1)]),
+        ([{"id": 1, "lsn": 5}, {"id": 1, "lsn": 4}], [], [(1, 5, 1)]),
+        ([{"id": 1, "lsn": 5}], [{"id": 1, "lsn": 3}], [(1, 3, -1), (1, 5, 1)]),
+        ([{"id": 1, "lsn": 2}], [{"id": 1, "lsn": 3}], []),
+        ([{"id": 1, "lsn": 3}], [{"id": 1, "lsn": 3}], []),
+    ],
+)
+def test_the_last_row_of_a_key_counts_by_its_sequence(
+    came: list[dict[str, int]], held: list[dict[str, int]], expected: list[tuple[int, ...]]
+) -> None:
+    found = _updates(*came, held=_held(*held))
+    assert [(row["id"], row["lsn"], row["_diff"]) for row in found] == expected
+
+
+def test_a_value_that_is_no_row_is_kept_by_key_until_a_good_one_comes() -> None:
+    bad = decode(_came(b"no json"), HOW)
+    first = m.errors_updated(bad, ERRORS.empty_table(), 7)
+    assert [row["_diff"] for row in first.to_pylist()] == [1]
+    held = first.drop_columns(["_diff"])
+    healed = m.errors_updated(decode(_came({"id": 9, "lsn": 1}), HOW), held, 8)
+    assert [row["_diff"] for row in healed.to_pylist()] == [-1]
+
+
+def test_digests_of_pieces_add_up_and_see_what_occurs_twice() -> None:
+    rows = _came({"id": 1, "lsn": 1}, {"id": 2, "lsn": 1})
+    whole = m.input_digest(rows)
+    assert m.input_digest(rows.slice(0, 1)) + m.input_digest(rows.slice(1)) == whole
+    twice = pa.concat_tables([rows, rows])
+    assert m.input_digest(twice) not in {whole, Digest.ZERO}
+
+
+def test_a_difference_turns_one_into_the_other() -> None:
+    old = pa.table({"a": [1, 1, 2]})
+    new = pa.table({"a": [1, 3]})
+    found = {(row["a"], row["_diff"]) for row in m.difference(new, old).to_pylist()}
+    assert found == {(1, -1), (2, -1), (3, 1)}
+    assert m.difference(new, new).num_rows == 0
+
+
+def test_rows_come_as_often_as_they_occur() -> None:
+    rows = m.expanded(pa.table({"a": [1, 2], "_diff": [2, 1]}))
+    assert rows.to_pydict() == {"a": [1, 1, 2]}
+    with pytest.raises(InvariantError, match="retracted"):
+        m.expanded(pa.table({"a": [1], "_diff": [-1]}))
+
+
+def test_staged_rows_are_the_rows() -> None:
+    rows = _came({"id": 1, "lsn": 1})
+    assert m.unpacked_rows(m.packed_rows(rows)) == rows
+    assert m.row_text("orders", pa.table({"id": [1], "_diff": [1]})) == "orders: id = 1"

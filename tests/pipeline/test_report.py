@@ -1,0 +1,100 @@
+"""What anybody sees of a pipeline: as well as the best of its replicas, and never better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.pipeline.shop import rig_of, run
+
+from strandline.connectors.position import Range
+from strandline.errors import NotFoundError, SourceError
+from strandline.handles.store import Store
+from strandline.journal.next import Want
+from strandline.pipeline.presence import Said, Seen
+from strandline.pipeline.replica import Replica
+from strandline.pipeline.report import history_of, overall, status_of
+from strandline.pipeline.states import State
+from strandline.testing.lab import Lab, new_store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    lab = Lab()
+    with new_store(lab) as made:
+        yield made
+    lab.close()
+
+
+def replica(name: str, state: str, *, read_only: bool = False, cause: str = "") -> Seen:
+    said = Said(name, "host", 1, read_only, 0, 0, state=state, cause=cause)
+    return Seen(name, state, 9_000, said)
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        (["running", "failed"], "running"),
+        (["stalled", "starting"], "starting"),
+        (["paused", "silent"], "paused"),
+        (["silent", "stopped"], "silent"),
+        (["failed", "stopped"], "failed"),
+        (["stopped"], "stopped"),
+        ([], "stopped"),
+    ],
+)
+def test_the_best_replica_decides(states: list[str], state: str) -> None:
+    replicas = tuple(replica(str(at), each) for at, each in enumerate(states))
+    assert overall(replicas)[0] == state
+
+
+def test_every_state_has_a_place() -> None:
+    for state in [*State, "silent"]:
+        assert overall((replica("a", state),))[0] == state
+
+
+def test_read_only_replicas_run_nothing() -> None:
+    assert overall((replica("a", "running", read_only=True),))[0] == "stopped"
+
+
+def test_the_cause_is_that_of_the_replica() -> None:
+    assert overall((replica("a", "failed", cause="SourceGoneError: x"),))[1] == "SourceGoneError: x"
+    assert "silent since 9 s" in overall((replica("a", "silent"),))[1]
+
+
+def test_a_pipeline_that_was_never_run_is_not_there(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="no pipeline shop"):
+        status_of(rig_of(store).journal)
+
+
+class Unreachable:
+    replayable = True
+
+    def plan(self, *_: object) -> Range | None:
+        raise SourceError("no broker")
+
+
+def test_a_source_that_does_not_answer_says_nothing(store: Store) -> None:
+    rig = rig_of(store)
+    one = Replica(rig)
+    while one.standing.next_t < 4:
+        one.step()
+    assert status_of(rig.journal, rig.sources).endpoints[0].behind == 60
+    assert status_of(rig.journal).endpoints[0].behind is None
+    assert status_of(rig.journal, {"orders": Unreachable()}).endpoints[0].behind is None
+    one.close()
+
+
+def test_history_goes_back_as_far_as_the_journal(store: Store) -> None:
+    rig = rig_of(store, retain=1)
+    one = Replica(rig)
+    run(one)
+    assert [each.t for each in history_of(rig.journal, 3)] == [9, 8, 7]
+    assert [each.t for each in history_of(rig.journal, 99)] == list(range(9, -1, -1))
+    for _ in range(2):
+        one.want(Want.CHECKPOINT)
+        while one.wants():
+            one.step()
+    assert status_of(rig.journal).verifiable_from == 10
+    assert history_of(rig.journal, 3) == []
+    one.close()

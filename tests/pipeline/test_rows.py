@@ -1,0 +1,74 @@
+"""Rows that users give: typed, checked, placed in their order."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from strandline.errors import SchemaError, UsageError
+from strandline.pipeline.rows import CHUNKS_MAX, json_rows, staged_rows
+from strandline.views.parse import parse
+
+KEYED = parse(
+    "CREATE TABLE t (id BIGINT, price DECIMAL(8,2), at TIMESTAMP, PRIMARY KEY (id)) USING http"
+).tables[0]
+PLAIN = parse("CREATE TABLE p (id BIGINT, note STRING) USING http").tables[0]
+
+
+def test_later_chunks_come_later():
+    first = staged_rows([{"id": 1}, {"id": 2}], KEYED, 0)
+    second = staged_rows(pa.table({"id": [3]}), KEYED, 1)
+    offsets = first["_offset"].to_pylist() + second["_offset"].to_pylist()
+    assert offsets == sorted(set(offsets))
+    assert set(first["_partition"].to_pylist()) == {"transaction"}
+
+
+def test_types_are_the_tables_own():
+    given = pa.table({"id": pa.array([1], pa.int8()), "price": pa.array([Decimal("7.5")])})
+    made = staged_rows(given, KEYED, 0)
+    assert made.schema.field("id").type == pa.int64()
+    assert made["price"].to_pylist() == [Decimal("7.50")]
+
+
+@pytest.mark.parametrize("chunk", [-1, CHUNKS_MAX])
+def test_numbers_of_chunks_have_bounds(chunk):
+    with pytest.raises(UsageError, match="chunk number"):
+        staged_rows([{"id": 1}], KEYED, chunk)
+
+
+def test_no_rows_are_rows_too():
+    assert staged_rows([], KEYED, 0).num_rows == 0
+
+
+def test_only_keys_can_be_deleted():
+    made = staged_rows([{"id": 1, "_delete": True}], KEYED, 0)
+    assert made["_delete"].to_pylist() == [True]
+    with pytest.raises(SchemaError, match="_delete"):
+        staged_rows([{"id": 1, "_delete": True}], PLAIN, 0)
+    with pytest.raises(SchemaError, match="no key"):
+        json_rows([b'{"id": 1, "_delete": true}'], PLAIN)
+
+
+def test_json_is_read_in_the_tables_types():
+    made = json_rows([b'{"id": 1, "price": 1.10, "at": "2026-01-01T00:00:00Z"}'], KEYED)
+    assert made["price"].to_pylist() == [Decimal("1.10")]
+    assert made["at"].to_pylist()[0].year == 2026
+    gone = json_rows([b'{"id": 1}', b'{"_delete": true, "id": 2}'], KEYED)
+    assert gone["_delete"].to_pylist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"id": "x"}', "row 2 for t"),
+        (b"not json", "row 2 for t"),
+        (b"[1]", "row 2 for t"),
+        (b'{"_delete": 7}', "row 2"),
+        (b'{"_delete": true', "row 2"),
+    ],
+)
+def test_json_that_does_not_fit_is_named_by_its_line(line, words):
+    with pytest.raises(SchemaError, match=words):
+        json_rows([b'{"id": 1}', line], KEYED)

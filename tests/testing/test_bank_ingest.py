@@ -1,0 +1,28 @@
+"""Simulated histories catch mutants of this bank; `make bench NAME=simulator` tries them all."""
+
+import pytest
+
+from strandline.testing.bank_ingest import BANK
+from strandline.testing.cases import CASES
+from strandline.testing.mutants import catch
+
+SLICE = [
+    "settles_one_time_too_many",
+    "divergence_is_dropped_unseen",
+    "times_are_given_first_come_first_served",
+    "stash_is_dropped_when_full",
+    "order_is_that_of_arrival",
+    "errors_never_heal",
+]
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", SLICE)
+def test_a_mutant_is_caught_within_60_seeds(name):
+    (mutant,) = [each for each in BANK if each.name == name]
+    assert catch(mutant, range(1, 61)) is not None
+
+
+def test_every_mutant_says_what_it_breaks_and_where_that_shows():
+    assert len({mutant.name for mutant in BANK}) == len(BANK) >= 12
+    assert all(mutant.breaks and mutant.case in CASES for mutant in BANK)
