@@ -39,14 +39,14 @@ class Raised(Exception):  # noqa: N818 - an answer for some rows, not an error o
     """A query raised because of the values of rows; the text is the reason in our words."""
 
 
-def own_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+def own_session(spark: SparkSession, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session of the same Spark with the settings that decide what a query means.
 
     `settings` are others, which decide only how fast it is answered.
     """
     made = spark.newSession()
     configure(made)
-    for name, value in {**settings, **_SETTINGS}.items():
+    for name, value in {**(settings or {}), **_SETTINGS}.items():
         made.conf.set(name, value)
     return made
 
