@@ -42,6 +42,11 @@ class Stepper(Protocol):
         """The newest standing it has seen."""
         ...
 
+    @property
+    def idle(self) -> bool:
+        """Whether it rests because there is nothing to do, and not to let more rows come."""
+        ...
+
     def want(self, what: Want) -> None: ...
 
     def wants(self) -> bool: ...
@@ -168,7 +173,7 @@ class Runner:
         rest_ms = self._replica.step()
         standing = self._replica.standing
         self._troubles = 0
-        self._idle = rest_ms > 0
+        self._idle = rest_ms > 0 and self._replica.idle
         self._transactions += standing.next_t - before
         if standing.next_t > before or standing.sealed is None:
             self._moved_ms = self._env.clock.monotonic_ms()
