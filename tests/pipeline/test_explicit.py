@@ -104,3 +104,19 @@ def test_an_abort_is_free_and_carried_out_by_whoever_comes(lab: Lab) -> None:
         run(replica)
         assert (replica.standing.closed, replica.standing.next_t) == ({handle: None}, 10)
         replica.close()
+
+
+def test_rows_for_a_table_that_is_not_there_are_refused_and_not_lost(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        run(replica)
+        handles = Handles(store.env, "shop")
+        handle = handles.open(replica.standing)
+        handles.insert(handle, 0, "odrers", _payload(901), 1)
+        handles.freeze(handle, commit=True)
+        run(replica)
+        assert replica.standing.closed == {handle: None}, "it was aborted, and has no time"
+        closed = handles.look(handle).closed
+        assert closed is not None
+        assert "odrers" in closed.reason
+        replica.close()

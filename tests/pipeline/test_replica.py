@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.pipeline.shop import TEXT, rig_of, rows, run
 
 from strandline.connectors.source import Limits
-from strandline.errors import ReplayDivergedError, UsageError
+from strandline.errors import ReplayDivergedError, SourceGoneError, UsageError
 from strandline.handles.store import Store
 from strandline.journal.next import Want
 from strandline.pipeline.compute import Computed, Intake, Work
 from strandline.pipeline.land import Landing
+from strandline.pipeline.planner import Planner
+from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig
 from strandline.testing.computing import ArrowComputer
@@ -102,14 +105,22 @@ def test_a_checkpoint_comes_between_transactions_and_says_how_far_it_is(lab: Lab
 class Meanwhile(ArrowComputer):
     """While it computes, something else happens."""
 
-    def __init__(self, store: Store, happens: Callable[[], object]) -> None:
-        super().__init__(store)
+    def __init__(self, store: Store, happens: Callable[[], object], **more: Any) -> None:
+        super().__init__(store, **more)
         self._happens = happens
 
     def compute(self, work: Work) -> Computed:
         computed = super().compute(work)
         self._happens()
         return computed
+
+
+class Before(Meanwhile):
+    """The same, before it has read anything."""
+
+    def compute(self, work: Work) -> Computed:
+        self._happens()
+        return ArrowComputer.compute(self, work)
 
 
 def _lost_rows(store: Store) -> ArrowComputer:
@@ -172,3 +183,111 @@ def test_unequal_versions_note_the_difference_and_adopt_the_answer(lab: Lab) -> 
         assert any("endpoint orders" in each for each in right.noted)
         right.close()
         wrong.close()
+
+
+LARGER = TEXT.replace("amount > 10", "amount > 20")
+ALSO = TEXT + "CREATE MATERIALIZED VIEW small AS SELECT id, amount FROM orders WHERE id < 10;"
+
+
+def _promoted(store: Store, text: str) -> Replica:
+    replica = Replica(rig_of(store, text))
+    replica.want(Want.PROMOTE)
+    while replica.wants():
+        replica.step()
+    return replica
+
+
+@pytest.mark.parametrize("text", [LARGER, ALSO])
+def test_s74_what_is_sealed_is_finished_under_the_program_it_was_sealed_under(
+    lab: Lab, text: str
+) -> None:
+    with new_store(lab) as store:
+        first = Replica(rig_of(store))
+        while first.standing.next_t < 3 or first.standing.sealed is None:
+            first.step()
+        sealed = first.standing.sealed.t
+        first.close()
+        second = _promoted(store, text)
+        assert second.standing.committed.settled(sealed)
+        assert second.standing.epoch == 2
+        assert list(replay(rig_of(store), Planner(rig_of(store)), 0, sealed + 1))
+        second.close()
+
+
+@pytest.mark.parametrize("text", [LARGER, ALSO])
+def test_a_new_view_is_built_at_the_switch_and_is_right_from_then_on(lab: Lab, text: str) -> None:
+    """No row has to come for it, and it is the same whoever computes it."""
+    with new_store(lab) as store, new_store(lab) as other:
+        first = Replica(rig_of(store))
+        run(first)
+        switch = first.standing.next_t
+        first.close()
+        second = _promoted(store, text)
+        run(second, Replica(rig_of(other, text)))
+        assert second.standing.next_t == switch + 1, "one transaction, without any input"
+        amounts = {row["id"]: row["amount"] for row in rows(store, "orders", switch)}
+        name, expected = (
+            ("large", [{"id": k, "twice": v * 2} for k, v in amounts.items() if v > 20])
+            if text is LARGER
+            else ("small", [{"id": k, "amount": v} for k, v in amounts.items() if k < 10])
+        )
+        shard = second.standing.bindings[name].shard
+        found = store.shard(shard).snapshot(as_of=switch).to_arrow().to_pylist()
+        assert expected
+        assert sorted(found, key=str) == sorted(expected, key=str)
+        list(replay(rig_of(store, text), Planner(rig_of(store, text)), 0, switch + 1))
+        second.close()
+
+
+def test_a_view_that_comes_back_forgets_what_it_held_in_its_earlier_life(lab: Lab) -> None:
+    with new_store(lab) as store:
+        first = Replica(rig_of(store))
+        while first.standing.next_t < 5 or first.standing.sealed is not None:
+            first.step()
+        first.close()
+        second = _promoted(store, LARGER)
+        run(second)
+        second.close()
+        third = _promoted(store, TEXT)
+        run(third)
+        at = third.standing.next_t - 1
+        large = [
+            {"id": row["id"], "twice": row["amount"] * 2}
+            for row in rows(store, "orders", at)
+            if row["amount"] > 10
+        ]
+        shard = third.standing.bindings["large"].shard
+        found = store.shard(shard).snapshot(as_of=at).to_arrow().to_pylist()
+        assert sorted(found, key=str) == sorted(large, key=str)
+        third.close()
+
+
+def test_nothing_is_landed_at_a_time_that_is_committed(lab: Lab) -> None:
+    """S30: a shard that had no change at it would take one, and a committed answer would change."""
+    with new_store(lab) as one, new_store(lab) as other:
+        right = Replica(replace(rig_of(one), computer=_lost_rows(one)))
+        wrong = Replica(replace(rig_of(other), computer=Meanwhile(other, right.step)))
+        while wrong.standing.sealed is None:
+            wrong.step()
+        with pytest.raises(ReplayDivergedError, match="endpoint orders is"):
+            wrong.step()
+        assert right.standing.committed.settled(0)
+        assert rows(one, "orders", 0) == []
+        wrong.close()
+        right.close()
+
+
+def test_a_replica_that_was_overtaken_goes_on_whatever_is_gone_by_then(lab: Lab) -> None:
+    with new_store(lab) as one, new_store(lab) as other:
+        fast = Replica(rig_of(one))
+
+        def gone(_: object) -> Iterator[object]:
+            raise SourceGoneError("orders: offsets 0 to 10 are gone")
+
+        slow = Replica(replace(rig_of(other), computer=Before(other, fast.step, fetch=gone)))
+        while slow.standing.sealed is None:
+            slow.step()
+        assert slow.step() == 0
+        assert slow.standing.committed.settled(0)
+        slow.close()
+        fast.close()

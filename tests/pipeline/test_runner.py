@@ -121,3 +121,11 @@ def test_a_pause_holds_it_until_it_is_resumed(lab: Lab) -> None:
         assert task.join(60_000)
         assert runner.status().state is State.STOPPED
         assert rig.journal.standing.next_t == 10
+
+
+def test_a_restart_counts_only_what_is_committed_from_then_on(lab: Lab) -> None:
+    with new_store(lab) as store:
+        for upto in (3, 6):
+            rig = rig_of(store)
+            status = Runner(Replica(rig), store.env, rig.settings).run(transactions=3)
+            assert (status.transactions, rig.journal.standing.next_t) == (3, upto)

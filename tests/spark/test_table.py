@@ -203,3 +203,9 @@ def test_values_of_every_type_go_through_a_table_and_come_back(spark, store):
     assert table.upsert(frame_of(spark, rows)).unchanged == 2
     found = table.lookup(pa.table({"k": [2, 1]}), spark=spark).toArrow().sort_by("k")
     assert found.to_pylist() == rows.to_pylist()
+
+
+def test_rows_after_an_empty_chunk_are_not_lost(spark):
+    some, none, rest = (pa.table({"a": pa.array(each, pa.int64())}) for each in ([1], [], [2]))
+    frame = frame_of(spark, pa.concat_tables([some, none, rest]))
+    assert frame.toArrow()["a"].to_pylist() == [1, 2]

@@ -77,7 +77,9 @@ class Transactions:
         expected = self.reference.compute(self.work(*intakes))
         found = self.computer.compute(self.work(*intakes))
         assert found.inputs == expected.inputs
-        assert found.digests() == expected.digests()
+        mine, theirs = found.digests(), expected.digests()
+        differ = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        assert not differ, [(name, _shown(found, name), _shown(expected, name)) for name in differ]
         self.land(found)
         return found
 
@@ -101,3 +103,10 @@ class Transactions:
     def close(self) -> None:
         for writer in self.writers.values():
             writer.close()
+
+
+def _shown(computed: Computed, name: str) -> object:
+    delta = computed.deltas.get(name)
+    if delta is None or delta.updates is None:
+        return delta if delta is None else delta.digest
+    return sorted(delta.updates.slice(0, 20).to_pylist(), key=str)

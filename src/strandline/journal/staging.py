@@ -33,7 +33,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Standing)
 
 
-def digest_of(payload: Content) -> bytes:
+def digest_of(payload: bytes) -> bytes:
     """What `StagedRef` says of an object's bytes."""
     return blake2b(payload, digest_size=16).digest()
 
@@ -48,7 +48,7 @@ def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
     return intact(env.patient(lambda: env.blob.get(ref.key)), pipeline, ref)
 
 
-def intact(payload: bytes | memoryview | None, pipeline: str, ref: StagedRef) -> bytes:
+def intact(payload: Content | None, pipeline: str, ref: StagedRef) -> bytes:
     """What was read of a staged object, if it is what the record says."""
     what = f"staged object {ref.key} of pipeline {pipeline}"
     if payload is None:

@@ -58,6 +58,8 @@ class Bound(msgspec.Struct, frozen=True, array_like=True):
 
     shard: str
     role: str
+    since: Time = 0
+    """The first transaction that finds it so: there a view is built from what it reads."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -224,7 +226,7 @@ def _bind(standing: Standing, record: r.Bind) -> Standing:
     _nothing_sealed(standing, record)
     bindings = {**standing.bindings}
     if record.shard is not None:
-        bindings[record.name] = Bound(record.shard, record.role)
+        bindings[record.name] = Bound(record.shard, record.role, standing.next_t)
     elif bindings.pop(record.name, None) is None:
         _refuse(standing, record, "there is no such name to give up")
     return _replace(standing, bindings=bindings)

@@ -22,6 +22,7 @@ replay      shell  computes committed transactions again and compares
 replica     shell  carries out what the journal says is next
 report      shell  what anybody can see of a pipeline: its standing, its history
 requests    shell  what is asked of replicas, through the store
+retain      shell  how far back a pipeline can be read and computed again
 rig         shell  what every replica of one program works with
 rows        pure   rows that a user gives, as they are staged
 runner      shell  runs a replica until it is told otherwise, and says what it is doing

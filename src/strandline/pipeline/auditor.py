@@ -73,11 +73,10 @@ class Auditor:
             case n.Verify(t=t):
                 self._verify(t)
                 return 0
-            case n.Shadow():
-                raise UsageError(
-                    f"pipeline {self._journal.pipeline} runs another program: a read-only replica "
-                    "verifies the one on record"
-                )
+            case n.Shadow(t=t):
+                # A new program that warms up: it must be able to read what the old one read.
+                self._verify(t, deltas=False)
+                return 0
             case other:
                 raise UsageError(
                     f"pipeline {self._journal.pipeline} can't be verified: {type(other).__name__}"
@@ -93,7 +92,7 @@ class Auditor:
         if not standing.epoch:
             return False
         try:
-            self._hold(standing.next_t)
+            self._hold(standing, standing.next_t)
         except NotFoundError:
             # It was founded this moment, and its shards are about to be created.
             self.close()
@@ -101,15 +100,15 @@ class Auditor:
         self._at = standing
         return True
 
-    def _verify(self, t: Time) -> None:
+    def _verify(self, t: Time, *, deltas: bool = True) -> None:
         """Look at the next transaction, or skip to the newest one if it was cut meanwhile."""
         if self._at is None or self._journal.first() > self._at.lsn + 1:
             self.noted = (f"the journal was cut before {t} was verified",)
             self.renew()
             return
-        self._hold(t)
+        self._hold(self._at, t)
         for recorded in self._next():
-            self.noted = again(self._rig, self._planner, recorded).noted
+            self.noted = again(self._rig, self._planner, recorded, deltas=deltas).noted
             self.verified += 1
 
     def _next(self) -> Iterator[Recorded]:
@@ -125,13 +124,13 @@ class Auditor:
                 return
             before = after
 
-    def _hold(self, t: Time) -> None:
-        """Keep what the transaction before `t` left readable."""
-        for each in self._rig.collections:
-            reader = self._readers.get(each.name)
+    def _hold(self, standing: Standing, t: Time) -> None:
+        """Keep what the transaction before `t` left readable, in the shards on record."""
+        for bound in standing.bindings.values():
+            reader = self._readers.get(bound.shard)
             if reader is None:
-                shard = self._rig.store.shard(each.shard)
+                shard = self._rig.store.shard(bound.shard)
                 since = max(0, t - 1)
-                self._readers[each.name] = shard.reader(since=since, purpose="read-only replica")
+                self._readers[bound.shard] = shard.reader(since=since, purpose="read-only replica")
             elif t > 0:
                 reader.downgrade(t - 1)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.journal.standing import Bound, Standing
+    from strandline.model.frontier import Time
     from strandline.views.declared import Table
     from strandline.views.program import Program
 
@@ -98,6 +99,12 @@ def shards(standing: Standing, wanted: list[Collection]) -> dict[str, str]:
                 f"record, and this program means {each.shard}"
             )
     return found
+
+
+def builds(standing: Standing, time: Time) -> frozenset[str]:
+    """The views that a transaction has to build: every replica finds the same ones."""
+    bound = standing.bindings.items()
+    return frozenset(name for name, each in bound if each.role == VIEW and each.since == time)
 
 
 def _tombstones(pipeline: str, table: Table) -> Collection:

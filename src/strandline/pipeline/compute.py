@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from strandline.journal.record import StagedRef
     from strandline.model.frontier import Time
     from strandline.parts.part import Batch
+    from strandline.views.declared import View
     from strandline.views.program import Program
 
 
@@ -49,8 +50,16 @@ class Work:
     intakes: tuple[Intake, ...]
     shards: Mapping[str, str]
     """The shard of each collection: tables, views, and their errors."""
+    builds: frozenset[str] = frozenset()
+    """Views that have their shard since this very time: they are computed in full, whatever came,
+    and what their shards hold from an earlier life goes."""
     writers: Mapping[str, Writer] = field(default_factory=dict)
     """Under whose id a computer may put parts, for each collection; it never appends by them."""
+
+    def whole(self, view: View) -> bool:
+        """Whether a view is computed from all that it reads; before the first time that is what
+        changes, anyhow."""
+        return view.kind != "linear" or (view.name in self.builds and self.time > 0)
 
 
 @dataclass(frozen=True, slots=True)

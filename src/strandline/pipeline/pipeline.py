@@ -355,15 +355,16 @@ class Pipeline:
         """What a replica works with; made when it is first needed."""
         self._check_open()
         if self._rig is None:
-            program = self.program
+            program, ports = self.program, self._means.ports(self.store)
             self._rig = rigged(
                 self.store,
                 self.name,
                 program,
                 self.text,
-                sources=open_sources(program, self._means.ports(self.store)),
+                sources=open_sources(program, ports),
                 computer=self._made().computer,
                 settings=self._means.settings,
+                reopen=lambda earlier, names: open_sources(earlier, ports, names),
             )
         return self._rig
 

@@ -13,7 +13,8 @@ from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
 from strandline.journal.staging import stage
-from strandline.pipeline.compute import Intake
+from strandline.pipeline.catalog import builds
+from strandline.pipeline.compute import Intake, Work
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
 
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.connectors.push import Staging
+    from strandline.handles.write import Writer
     from strandline.journal.handles import Handle
     from strandline.journal.record import StagedRef
-    from strandline.journal.standing import Standing
+    from strandline.journal.standing import Sealed, Standing
     from strandline.pipeline.rig import Rig
 
 TRANSACTION = "transaction"
 """What explicit transactions bring in comes from the endpoint of this name and the table's."""
+
+NO_WRITERS: Mapping[str, Writer] = {}
+"""Of whoever computes and never appends."""
 
 
 class Planner:
@@ -55,7 +60,9 @@ class Planner:
         offers = self._offers(standing)
         now_ms = rig.store.env.clock.monotonic_ms()
         verdict = closing(offers, self._since_ms, now_ms, rig.settings)
-        if isinstance(verdict, Wait):
+        # A view that is new is there for its readers soon, whether anything comes or not.
+        fresh = standing.next_t > 0 and builds(standing, standing.next_t)
+        if isinstance(verdict, Wait) and not fresh:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
@@ -65,6 +72,25 @@ class Planner:
         else:
             self._acknowledge()
         return 0
+
+    def work(
+        self,
+        standing: Standing,
+        sealed: Sealed,
+        shards: Mapping[str, str],
+        writers: Mapping[str, Writer] = NO_WRITERS,
+    ) -> Work:
+        """What is computed for a sealed transaction: the same for everybody, at any time."""
+        return Work(
+            pipeline=self._rig.journal.pipeline,
+            time=sealed.t,
+            now_ms=sealed.begin.now_ms,
+            program=self._rig.program,
+            intakes=tuple(self.intake(each) for each in sealed.inputs),
+            shards=shards,
+            builds=builds(standing, sealed.t),
+            writers=writers,
+        )
 
     def intake(self, sealed: Input) -> Intake:
         """Where the rows of an input are, for whoever computes."""
@@ -90,6 +116,9 @@ class Planner:
                 continue
             if handle.id in standing.closed:
                 self._handles.settle(handle.id, standing.closed[handle.id])
+            elif handle.frozen is not None and self._unknown(handle):
+                self._abort(standing, handle.id, self._unknown(handle))
+                return True
             elif handle.frozen is not None and handle.frozen.commit:
                 self._seal(standing, self._staged(standing, handle), handle.id)
                 return True
@@ -100,6 +129,12 @@ class Planner:
                 self._expire(standing, handle.id)
                 return True
         return False
+
+    def _unknown(self, handle: Handle) -> str:
+        """Rows for a table that is not there would be sealed and belong nowhere."""
+        known = {each.name for each in self._rig.program.tables}
+        names = sorted(handle.tables().keys() - known)
+        return f"there is no table {names[0]}" if names else ""
 
     def _expire(self, standing: Standing, handle: str) -> None:
         """Frozen first: its user may have come back this moment, and then nothing happens."""

@@ -1,9 +1,9 @@
 """Computes committed transactions again, and compares them with what is on record.
 
-The same work as the first time: the inputs that were sealed, the shards as they were before. It
-writes nothing: no record, no append. A difference is `ReplayDivergedError`, which names the
-endpoint or collection, the transaction and both digests, if the versions are equal; between
-unequal versions it is reported.
+The same work as the first time: the inputs that were sealed, the program that they were sealed
+under, the shards as they were before. It writes nothing: no record, no append. A difference is
+`ReplayDivergedError`, which names the endpoint or collection, the transaction and both digests,
+if the versions are equal; between unequal versions it is reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.record import Begin, Commit
 from strandline.journal.standing import advance
 from strandline.pipeline import agree
-from strandline.pipeline.compute import Work
+from strandline.pipeline.planner import Planner
+from strandline.pipeline.rig import under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from strandline.journal.log import Journal
     from strandline.journal.standing import Sealed, Standing
     from strandline.model.frontier import Time
-    from strandline.pipeline.compute import Computed
-    from strandline.pipeline.planner import Planner
     from strandline.pipeline.rig import Rig
 
 
@@ -73,8 +72,8 @@ def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
 def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Replayed]:
     """Compute and compare one transaction after the other; stops at the first difference."""
     readers = [
-        rig.store.shard(each.shard).reader(since=max(0, start - 1), purpose="replay")
-        for each in rig.collections
+        rig.store.shard(bound.shard).reader(since=max(0, start - 1), purpose="replay")
+        for bound in rig.journal.refresh().bindings.values()
         if start > 0
     ]
     try:
@@ -90,27 +89,17 @@ def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Repl
             reader.close()
 
 
-def again(rig: Rig, planner: Planner, each: Recorded) -> Replayed:
-    """Compute one committed transaction again, and compare."""
-    return _compared(rig, each, rig.computer.compute(_work(rig, planner, each)))
-
-
-def _work(rig: Rig, planner: Planner, each: Recorded) -> Work:
-    return Work(
-        pipeline=rig.journal.pipeline,
-        time=each.sealed.t,
-        now_ms=each.sealed.begin.now_ms,
-        program=rig.program,
-        intakes=tuple(planner.intake(one) for one in each.sealed.inputs),
-        shards={name: bound.shard for name, bound in each.standing.bindings.items()},
-    )
-
-
-def _compared(rig: Rig, each: Recorded, computed: Computed) -> Replayed:
+def again(rig: Rig, planner: Planner, each: Recorded, *, deltas: bool = True) -> Replayed:
+    """Compute one committed transaction again and compare it; without `deltas`, its inputs only."""
+    shards = {name: bound.shard for name, bound in each.standing.bindings.items()}
+    with under(rig, each.standing) as then:
+        reading = planner if then is rig else Planner(then)
+        computed = rig.computer.compute(reading.work(each.standing, each.sealed, shards))
     inputs = agree.unpacked(each.commit.inputs)
     found = agree.differences("endpoint", inputs, computed.inputs)
-    deltas = agree.unpacked(each.commit.deltas)
-    found += agree.differences("collection", deltas, computed.digests())
+    if deltas:
+        on_record = agree.unpacked(each.commit.deltas)
+        found += agree.differences("collection", on_record, computed.digests())
     equal = agree.same_versions(rig.computer.versions, each.sealed.begin.versions)
     if found and equal:
         raise ReplayDivergedError(agree.divergence(rig.journal.pipeline, each.sealed.t, found))

@@ -14,7 +14,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strandline.errors import FencedError, JournalError, ReplayDivergedError, UsageError
+from strandline.errors import (
+    ConflictError,
+    FencedError,
+    JournalError,
+    ReplayDivergedError,
+    StrandlineError,
+    UsageError,
+)
 from strandline.journal import next as n
 from strandline.journal.checkpoint import Checkpoints, Facts
 from strandline.journal.handles import Handles
@@ -24,9 +31,10 @@ from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds, shards
-from strandline.pipeline.compute import Work
 from strandline.pipeline.land import Landing
 from strandline.pipeline.planner import Planner
+from strandline.pipeline.retain import cut, keep
+from strandline.pipeline.rig import under
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,28 +121,53 @@ class Replica:
     def _join(self, standing: Standing) -> None:
         """Once per epoch: make sure that all shards are there, and fenced for it."""
         if self._me.epoch is None:
-            self._open_shards()
+            with under(self._rig, standing) as rig:
+                for each in rig.collections:
+                    rig.store.shard(each.shard, each.columns, each.key)
+                    rig.attach(each.shard)
+                keep(rig, standing)
             self._me = replace(self._me, epoch=standing.epoch)
 
-    def _open_shards(self) -> None:
-        for each in self._rig.collections:
-            self._rig.store.shard(each.shard, each.columns, each.key)
-            self._rig.attach(each.shard)
-
     def _finish(self, standing: Standing, sealed: Sealed) -> None:
-        """Compute what is sealed, land it, commit it: whoever began it."""
-        rig = self._rig
-        bound = shards(standing, list(rig.collections))
-        computed = rig.computer.compute(self._work(sealed, bound))
+        """Compute what is sealed, land it, commit it: whoever began it, under its own program."""
+        try:
+            with under(self._rig, standing) as rig:
+                bound = shards(standing, list(rig.collections))
+                computed = self._compute(rig, standing, sealed, bound)
+        except StrandlineError:
+            if not self._overtaken(sealed):
+                raise
+            # What it needs may be merged, forgotten or released by now: nobody needs it any more.
+            return
+        if self._overtaken(sealed):
+            # Nothing may be landed at a time that is committed: a shard that had no change at it
+            # would take one.
+            self._compare_with_record(standing, sealed, computed)
+            return
+        self._land_and_commit(standing, sealed, computed, bound)
+
+    def _compute(
+        self, rig: Rig, standing: Standing, sealed: Sealed, bound: Mapping[str, str]
+    ) -> Computed:
+        planner = self._planner if rig is self._rig else Planner(rig)
+        writers = self._landing.writers(bound)
+        return rig.computer.compute(planner.work(standing, sealed, bound, writers))
+
+    def _overtaken(self, sealed: Sealed) -> bool:
+        return self._journal.refresh().committed.settled(sealed.t)
+
+    def _land_and_commit(
+        self, standing: Standing, sealed: Sealed, computed: Computed, bound: Mapping[str, str]
+    ) -> None:
         self._landing.land(computed, bound, sealed.t, standing.epoch)
         settled = self._landing.settled(bound, sealed.t)
-        newest = self._journal.refresh()
-        if newest.committed.settled(sealed.t):
+        if self._overtaken(sealed):
             self._compare_with_record(standing, sealed, computed)
             return
         found = agree.differences("collection", settled, computed.digests())
         self._judge(sealed, found)
-        instant_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
+        env = self._rig.store.env
+        instant_ms = standing.not_before(env.patient(env.consensus.now_ms))
         record = Commit(
             sealed.t,
             standing.epoch,
@@ -144,17 +177,6 @@ class Replica:
         )
         if isinstance(self._journal.propose(standing, [record]), Lost):
             self._compare_with_record(standing, sealed, computed)
-
-    def _work(self, sealed: Sealed, bound: Mapping[str, str]) -> Work:
-        return Work(
-            pipeline=self._journal.pipeline,
-            time=sealed.t,
-            now_ms=sealed.begin.now_ms,
-            program=self._rig.program,
-            intakes=tuple(self._planner.intake(each) for each in sealed.inputs),
-            shards=bound,
-            writers=self._landing.writers(bound),
-        )
 
     def _compare_with_record(self, standing: Standing, sealed: Sealed, computed: Computed) -> None:
         """A peer committed it first; its answer is the answer, and must be ours."""
@@ -169,12 +191,13 @@ class Replica:
 
     def _committed(self, standing: Standing, sealed: Sealed) -> Commit | None:
         """The COMMIT of a time that was sealed in `standing`; `None` if it is cut, or not there."""
-        start = standing.lsn + 1
-        if start < self._journal.first():
+        try:
+            for _, record in self._journal.records(standing.lsn + 1):
+                if isinstance(record, Commit) and record.t == sealed.t:
+                    return record
+        except (ConflictError, UsageError):
+            # It was cut, before or while it was read.
             return None
-        for _, record in self._journal.records(start):
-            if isinstance(record, Commit) and record.t == sealed.t:
-                return record
         return None
 
     def _judge(self, sealed: Sealed, found: list[str]) -> None:
@@ -195,8 +218,8 @@ class Replica:
         self.want(n.Want.NOTHING)
         for endpoint, source in rig.sources.items():
             source.acknowledge(after.acknowledged.get(endpoint, {}))
-        if rig.settings.retain is not None:
-            checkpoints.cut()
+        keep(rig, after)
+        cut(rig, checkpoints, after)
 
     def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
         """How far each shard has rows, and what all of them hold together."""

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from strandline.connectors.push import PushSource
+from strandline.errors import JournalError
 from strandline.journal.log import Journal
+from strandline.journal.staging import program_text
 from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.pipeline.catalog import collections
 from strandline.pipeline.pushes import PushDesk
+from strandline.pipeline.sources import close_sources
+from strandline.views.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from strandline.connectors.source import Source
     from strandline.handles.store import Store
+    from strandline.journal.standing import Standing
     from strandline.pipeline.catalog import Collection
     from strandline.pipeline.compute import Computer
     from strandline.pipeline.settings import PipelineSettings
@@ -41,6 +47,40 @@ class Rig:
     settings: PipelineSettings
     desks: Mapping[str, PushDesk] = field(default_factory=dict)
     """By endpoint, where this process takes pushed rows."""
+    reopen: Callable[[Program, frozenset[str]], Mapping[str, Source]] | None = None
+    """Opens sources of an earlier program, which this one has not; they are closed after use."""
+
+
+@contextmanager
+def under(rig: Rig, standing: Standing) -> Iterator[Rig]:
+    """The rig for what was sealed under the journal's program, which may be another one (S74).
+
+    That program is taken from the record. Sources that both have are this rig's own: what the
+    user says of them now wins over what is stored.
+    """
+    if standing.program == rig.program.hash:
+        yield rig
+        return
+    pipeline = rig.journal.pipeline
+    text = program_text(rig.store.env, pipeline, standing.programs[standing.program])
+    program = parse(text)
+    if program.hash != standing.program:
+        raise JournalError(
+            f"pipeline {pipeline}: the program on record reads as {program.hash[:12]}, and is "
+            f"{standing.program[:12]}: finish with the version of Strandline that began it"
+        )
+    missing = frozenset(each.name for each in program.tables) - rig.sources.keys()
+    opened = {} if rig.reopen is None or not missing else dict(rig.reopen(program, missing))
+    try:
+        yield replace(
+            rig,
+            program=program,
+            text=text,
+            collections=collections(pipeline, program, rig.computer.view_columns(program)),
+            sources={**opened, **rig.sources},
+        )
+    finally:
+        close_sources(opened)
 
 
 def rigged(  # noqa: PLR0913 - each comes from another place, and assembly brings them together
@@ -52,6 +92,7 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
     sources: Mapping[str, Source],
     computer: Computer,
     settings: PipelineSettings,
+    reopen: Callable[[Program, frozenset[str]], Mapping[str, Source]] | None = None,
 ) -> Rig:
     """The rig of a program on a store."""
     journal = Journal(store.env, name)
@@ -73,4 +114,5 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
             for endpoint, source in sources.items()
             if isinstance(source, PushSource)
         },
+        reopen=reopen,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import (
+    ConflictError,
     FencedError,
     InvariantError,
     LeaseLostError,
@@ -170,11 +171,14 @@ class Runner:
 
     def _step(self) -> float:
         before = self._replica.standing.next_t
+        known = self._replica.standing.epoch > 0
         rest_ms = self._replica.step()
         standing = self._replica.standing
         self._troubles = 0
         self._idle = rest_ms > 0 and self._replica.idle
-        self._transactions += standing.next_t - before
+        if known:
+            # What was committed before it looked for the first time is not its own time's.
+            self._transactions += standing.next_t - before
         if standing.next_t > before or standing.sealed is None:
             self._moved_ms = self._env.clock.monotonic_ms()
             self._cause = ""
@@ -201,7 +205,7 @@ class Runner:
             self._end(Event.FENCE, error)
         except (SourceGoneError, InvariantError) as error:
             self._end(Event.FAIL, error)
-        except (StoreError, LeaseLostError) as error:
+        except (StoreError, LeaseLostError, ConflictError) as error:
             return self._trouble(error)
         except StrandlineError as error:
             self._end(Event.FAIL, error)

@@ -9,7 +9,7 @@ from strandline.connectors.reading import OPTIONS
 from strandline.connectors.registry import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from strandline.connectors.source import Ports, Source
     from strandline.views.declared import Table
@@ -21,11 +21,16 @@ _FILES = ("format", "csv.columns", "csv.delimiter")
 """Options about rows that files need as well, to find where a row ends."""
 
 
-def open_sources(program: Program, ports: Ports) -> dict[str, Source]:
-    """One source for each table, by the table's name, which is its endpoint's name, too."""
+def open_sources(
+    program: Program, ports: Ports, names: Collection[str] | None = None
+) -> dict[str, Source]:
+    """One source for each table, or for those of these names, by the table's name, which is its
+    endpoint's name, too."""
     opened: dict[str, Source] = {}
     try:
         for table in program.tables:
+            if names is not None and table.name not in names:
+                continue
             name = _CONNECTORS.get(table.connector, table.connector)
             opened[table.name] = open_source(name, options_of(table), ports)
     except BaseException:

@@ -6,8 +6,10 @@ attempts     shell  the one loop of writers that own no time: try until no other
 blockfile    pure   a cached block as one file: Arrow, and a trailer that proves it whole
 blocks       shell  the updates of some keys out of a part, through the cache
 cache        shell  blocks on the local disk, mapped into memory, shared by all workers
+changes      shell  puts changes as parts in tasks, or reads parts that nobody has appended
 columns      pure   whether the columns of a DataFrame are those that a table takes
 compacts     shell  compacts large tables: the units of a plan are merged in tasks
+computer     shell  the Computer port of pipelines on Spark
 confs        pure   the settings that were measured to matter, and what they did
 desk         shell  the driver's side of one table: its writer, its grounds, what it sees
 engine       shell  the Engine port on Spark
@@ -15,6 +17,8 @@ engines      shell  Spark as the engine of pipelines: computes and answers
 errands      pure   the errands of a range job on their way to its tasks
 incoming     shell  from a user's DataFrame to the columns that tasks take
 instruction  pure   what tasks are told, and what they answer: structs that travel as bytes
+intake       shell  takes rows in, in tasks: fetch, decode, put by place
+intakes      shell  takes in what a transaction brings: one job for all of its intakes
 java         shell  finds the Java that Spark would run, before Spark does
 jobs         shell  runs Spark jobs of ours and takes their answers
 landed       shell  what tasks have put becomes one append
@@ -23,10 +27,17 @@ lookups      shell  looks keys up: one job, whatever the table's size
 merging      shell  merges a unit of compaction in a task
 opening      shell  opens tables: where a store's handles meet Spark's
 pack         shell  packs this package and its native wheels into an archive for executors
+parcels      pure   what the tasks of a job are told, each by its number
 perform      shell  carries out what tasks are told, against a Blob
 plan         pure   what each task of a range job is told
+premises     shell  the shards of a pipeline as the jobs of one transaction use them
 put          shell  puts what tasks make, under names that no other attempt has
+queries      shell  the queries of views, in a session of their own
+reasons      pure   what Spark raises for a row, in words that all computers use
+relations    shell  changes and whole collections as relations that a query reads
 relay        pure   errors of tasks on their way through Spark: as text with a mark, and back
+resolver     shell  resolves what came for ranges of several shards, in tasks
+resolves     shell  resolves all keyed collections of a transaction: one job
 runtime      pure   what is known of a Java or a pyspark, and what is wrong with it
 scan         shell  a table as a DataFrame: Spark's own scan, corrected by the tail
 scanplan     pure   what Spark scans itself, and what corrects it
@@ -48,6 +59,8 @@ source_stream  shell  streaming reads, whose offsets are frontiers
 source_write   shell  batch and streaming writes
 table        shell  a table as Spark's users hold it
 upserts      shell  upserts a DataFrame: gather its rows, resolve them, one commit
+view_full    shell  views that are computed anew and compared: one job each
+view_linear  shell  views that map changes: one query for all of them
 worker       shell  what runs in Spark's Python workers: from a closure to a task's answer
 
 The names below are public; `__all__` follows from the table, and a test compares the two. Nothing

@@ -32,7 +32,7 @@ from strandline.spark.view_full import FullViews
 from strandline.spark.view_linear import LinearViews
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -47,9 +47,19 @@ if TYPE_CHECKING:
 class SparkComputer:
     """Computes transactions of a store's shards. Close it, or use it with `with`."""
 
-    def __init__(self, store: Store, spark: SparkSession, resolve_secret: ResolveSecret) -> None:
-        """`resolve_secret` runs where rows are fetched: it must be importable there."""
-        self._spark = own_session(spark)
+    def __init__(
+        self,
+        store: Store,
+        spark: SparkSession,
+        resolve_secret: ResolveSecret,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`resolve_secret` runs where rows are fetched: it must be importable there.
+
+        `settings` are Spark's for the session of its own; none of them changes an answer.
+        """
+        self._spark = own_session(spark, settings or {})
         self._resolve = resolve_secret
         self._desks = Desks(store)
         self.jobs = 0
@@ -106,7 +116,8 @@ def _tables(premises: Premises, jobs: Jobs, came: Came) -> dict[str, Delta]:
 
 def _views(premises: Premises, jobs: Jobs, spark: SparkSession, deltas: dict[str, Delta]) -> None:
     """Adds what changes in views, in their order: later ones may read earlier ones."""
-    for is_linear, some in groupby(_touched(premises.work), lambda view: view.kind == "linear"):
+    work = premises.work
+    for is_linear, some in groupby(_touched(work), lambda view: not work.whole(view)):
         views = list(some)
         if is_linear:
             changed = [view for view in views if _reaches(view, views, deltas)]
@@ -121,7 +132,8 @@ def _touched(work: Work) -> Iterator[View]:
     """The views that a transaction may change."""
     touched = {intake.table for intake in work.intakes}
     for view in work.program.views:
-        if view.uses_now or not touched.isdisjoint(view.reads):
+        anew = view.uses_now or view.name in work.builds
+        if anew or not touched.isdisjoint(view.reads):
             touched.add(view.name)
             yield view
 

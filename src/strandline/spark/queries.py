@@ -19,7 +19,7 @@ from strandline.spark.table import frame_of
 from strandline.views.rewrite import query_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -39,11 +39,14 @@ class Raised(Exception):  # noqa: N818 - an answer for some rows, not an error o
     """A query raised because of the values of rows; the text is the reason in our words."""
 
 
-def own_session(spark: SparkSession) -> SparkSession:
-    """A session of the same Spark with the settings that decide what a query means."""
+def own_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of the same Spark with the settings that decide what a query means.
+
+    `settings` are others, which decide only how fast it is answered.
+    """
     made = spark.newSession()
     configure(made)
-    for name, value in _SETTINGS.items():
+    for name, value in {**settings, **_SETTINGS}.items():
         made.conf.set(name, value)
     return made
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strandline.spark.jobs import Jobs
     from strandline.spark.premises import Premises
 
-RETURNED = 4 * 1024 * 1024
+RETURNED = 2 * 1024 * 1024
 """Changes of up to so many bytes come to the driver, where views are computed from them."""
 
 

@@ -203,7 +203,9 @@ class Scan:
         return numbers.mapInArrow(closure(task, told), layout)  # type: ignore[arg-type]
 
     def _few(self, rows: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(for_spark(rows), spark_struct(rows.schema))
+        # As one chunk: Spark takes an empty one for the end, and leaves out all rows after it.
+        taken = for_spark(rows).combine_chunks()
+        return self._spark.createDataFrame(taken, spark_struct(rows.schema))
 
     def _names(self) -> list[str]:
         return [name.replace("`", "``") for name in self._schema.names]

@@ -211,7 +211,8 @@ def _session(keys: DataFrame | pa.Table | None, spark: SparkSession | None) -> S
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Rows that are here as a DataFrame."""
-    return spark.createDataFrame(for_spark(rows), spark_struct(rows.schema))
+    # As one chunk: Spark takes an empty one for the end, and leaves out all rows after it.
+    return spark.createDataFrame(for_spark(rows).combine_chunks(), spark_struct(rows.schema))
 
 
 def _frame(spark: SparkSession, found: Found) -> DataFrame:

@@ -73,20 +73,12 @@ class LinearViews:
     def _together(
         self, views: Sequence[View], changes: Mapping[str, Changes]
     ) -> dict[str, Delta | None]:
+        if len(views) == 1:
+            (view,) = views
+            return {view.name: self._small(view, self._evaluated(view, _tables(changes)))}
         frames = {name: each.frame(self.spark) for name, each in changes.items()}
         with relations(self.spark, frames) as named:
-            # What a view reads of an earlier one is a query inside of its own.
-            nested = dict(named)
-            try:
-                for at, view in enumerate(views):
-                    frame = self.spark.sql(delta_sql(view, nested))
-                    nested[view.name] = f"strandline_view_{at}"
-                    frame.createOrReplaceTempView(nested[view.name])
-                table = self._answer(self.spark.sql(_united(views, nested)))
-            finally:
-                for view in views:
-                    if view.name in nested:
-                        self.spark.catalog.dropTempView(nested[view.name])
+            table = self._answer(self.spark.sql(united_sql(views, named)))
         return {
             view.name: self._small(view, _part_of(table, at, view)) for at, view in enumerate(views)
         }
@@ -185,8 +177,18 @@ def _error(collection: str, row: pa.Table, reason: str) -> dict[str, object]:
     return {"row": row_text(collection, row), "reason": reason, DIFF_COLUMN: diff}
 
 
-def _united(views: Sequence[View], named: Mapping[str, str]) -> str:
-    """One query for all: the columns of each view side by side, and whose row it is."""
+def united_sql(views: Sequence[View], relations: Mapping[str, str]) -> str:
+    """One query for all: the columns of each view side by side, and whose row it is.
+
+    `relations` are those of changes that are known; what a view reads of an earlier one is a query
+    inside of this one.
+    """
+    named = dict(relations)
+    inner = []
+    for at, view in enumerate(views):
+        sql = delta_sql(view, named)
+        named[view.name] = f"strandline_view_{at}"
+        inner.append(f"{quoted(named[view.name])} AS ({sql})")
     width = [len(view.columns) for view in views]
     selects = []
     for at, view in enumerate(views):
@@ -198,7 +200,7 @@ def _united(views: Sequence[View], named: Mapping[str, str]) -> str:
             ]
         chosen = ", ".join([*items, quoted(DIFF_COLUMN)])
         selects.append(f"SELECT {chosen} FROM {quoted(named[view.name])}")  # noqa: S608 - our own
-    return " UNION ALL ".join(selects)
+    return f"WITH {', '.join(inner)} {' UNION ALL '.join(selects)}"
 
 
 def _part_of(table: pa.Table, at: int, view: View) -> pa.Table:

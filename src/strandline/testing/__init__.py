@@ -5,6 +5,7 @@ bank_appends       shell  mutants of appends, commits and timelines
 bank_ingest        shell  mutants of ingest: verdicts, times, stash, comparison
 bank_journal       shell  mutants of the journal: its law, its chain, its checkpoints
 bank_leases        shell  mutants of leases: pulses, holds and pins
+bank_pipeline      shell  mutants of pipelines: replicas, planning, views, handles
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
 bank_upkeep        shell  mutants of upkeep: compaction, collection, retention, manifests
 cases              shell  whole histories, and how they are judged
@@ -23,13 +24,14 @@ history            pure   what clients did and were told
 jobs               shell  roles of jobs that others run: sinks, planners, executors
 journals           shell  journals for tests: records as a replica would write them
 lab                shell  a store in memory with real threads, for tests without simulated time
+lying              shell  a replica that computes something else, and must be told
 mutants            shell  wrong variants of the shipped code, which must be caught
 node               shell  one simulated process: its ports, and the ways it can suffer
 observer           shell  sees every effect on the shared store of a history
 oracle             pure   what a shard must hold at each time, by what writers were told
 owners             shell  roles around a timeline
 picking            shell  chooses which ready task runs next
-pipelines          shell  roles around a pipeline, and its judge
+pipelines          shell  roles around a pipeline
 reference          pure   an engine of plain lists and dicts, slow and obviously right
 remains            shell  what a history leaves behind in its store
 roles              shell  what simulated processes do with shards
@@ -45,6 +47,7 @@ task               shell  a simulated task, and the life of its process
 toy                pure   shards whose rows are small numbers, and what a reader would see
 trace              shell  who did what when, as a running hash and its last lines
 upserting          shell  replicas that upsert one stream together, and what must come of it
+verdicts           shell  whole histories of a pipeline, and what is wrong with them
 waiting            shell  simulated events and conditions
 workload           shell  calls that are recorded
 world              shell  a store with simulated processes in it

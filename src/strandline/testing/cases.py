@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.testing import clerks, jobs, owners, pipelines, roles, streaming, upserting
+from strandline.testing import clerks, jobs, owners, roles, streaming, upserting, verdicts
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -373,10 +373,11 @@ CASES = {
         ),
         Case(
             "pipeline",
-            pipelines.pipelines,
+            verdicts.pipelines,
             off=("suspend", "stuck", "store_jump"),
             clean=False,
-            judge=pipelines.judge,
+            faults_ms=2_000,
+            judge=verdicts.judge,
         ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),

@@ -64,6 +64,8 @@ class ArrowComputer:
         self._store = store
         self._fetch = fetch
         self.versions = versions
+        self._held: dict[str, pa.Table] = {}
+        """What collections held before the transaction that is being computed."""
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view: what it answers over empty collections."""
@@ -73,6 +75,7 @@ class ArrowComputer:
         return {view.name: known[view.name].schema for view in program.views}
 
     def compute(self, work: Work) -> Computed:
+        self._held = {}
         inputs: dict[str, Digest] = {}
         came: dict[str, list[pa.Table]] = {}
         for intake in work.intakes:
@@ -113,24 +116,18 @@ class ArrowComputer:
         return found
 
     def _view(self, work: Work, view: View, updates: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        if not any(name in updates for name in view.reads) and not view.uses_now:
+        touched = any(name in updates for name in view.reads)
+        if not (touched or view.name in work.builds or view.uses_now):
             return {}
         errors = errors_of(view.name)
-        if view.kind == "linear":
+        if not work.whole(view):
             changes = {name: self._changes(work, name, updates) for name in view.reads}
             good, bad = linear_changes(view, changes)
             return {view.name: good, errors: bad}
         old = self._old(work, view.name)
         before = self._old(work, errors)
         now = {name: self._now(work, name, updates) for name in view.reads}
-        try:
-            rows = answer(_query(view, work.now_ms), now)
-            failed = VIEW_ERROR_COLUMNS.empty_table()
-        except Raised as error:
-            rows = old
-            failed = pa.Table.from_pylist(
-                [{"row": "", "reason": reason_of(error)}], VIEW_ERROR_COLUMNS
-            )
+        rows, failed = _whole(view, now, work.now_ms, old)
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
     def _delta(self, work: Work, name: str, updates: pa.Table) -> Delta:
@@ -141,6 +138,12 @@ class ArrowComputer:
 
     def _old(self, work: Work, name: str) -> pa.Table:
         """What a collection held before this transaction."""
+        known = self._held.get(name)
+        if known is None:
+            known = self._held[name] = self._read(work, name)
+        return known
+
+    def _read(self, work: Work, name: str) -> pa.Table:
         shard = self._store.shard(work.shards[name])
         if work.time == 0:
             return shard.schema.empty_table()
@@ -157,8 +160,9 @@ class ArrowComputer:
         if name not in updates:
             return old
         names = old.schema.names
-        whole = pa.concat_tables([as_updates(old, names), updates[name].select([*names, "_diff"])])
-        return expanded(consolidate(whole))
+        before = as_updates(old, names)
+        changes = updates[name].select([*names, "_diff"]).cast(before.schema)
+        return expanded(consolidate(pa.concat_tables([before, changes])))
 
 
 def decode_all(came: Sequence[pa.Table], how: Reading) -> Incoming:
@@ -198,6 +202,21 @@ def linear_changes(view: View, changes: Mapping[str, pa.Table]) -> tuple[pa.Tabl
 def reason_of(error: Raised) -> str:
     """What was raised, in the words that all computers use."""
     return DIVISION if str(error) == DIVISION else MISFIT
+
+
+def _whole(
+    view: View, now: Mapping[str, pa.Table], now_ms: int, old: pa.Table
+) -> tuple[pa.Table, pa.Table]:
+    """All that a view holds, and its errors; a query that fails as a whole leaves it as it was."""
+    if view.kind == "linear":
+        whole = {name: as_updates(table, table.schema.names) for name, table in now.items()}
+        good, bad = linear_changes(view, whole)
+        return expanded(good), expanded(bad)
+    try:
+        return answer(_query(view, now_ms), now), VIEW_ERROR_COLUMNS.empty_table()
+    except Raised as error:
+        failed = [{"row": "", "reason": reason_of(error)}]
+        return old, pa.Table.from_pylist(failed, VIEW_ERROR_COLUMNS)
 
 
 def _query(view: View, now_ms: int) -> str:

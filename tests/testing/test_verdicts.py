@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.testing import pipelines
+from strandline.testing import pipelines, verdicts
 from strandline.testing.checkers import HistoryError
 from strandline.testing.simulation import Simulation
 from strandline.testing.world import World
@@ -13,10 +13,10 @@ from strandline.testing.world import World
 def _run(seed: int, spoil) -> None:
     with Simulation(seed) as sim:
         world = World(sim)
-        pipelines.pipelines(world)
+        verdicts.pipelines(world)
         world.run(faults_ms=1_000)
         spoil(world.batches[pipelines.NAME])
-        pipelines.judge(world)
+        verdicts.judge(world)
 
 
 def test_an_untouched_history_is_right() -> None:
@@ -28,9 +28,9 @@ def test_an_untouched_history_is_right() -> None:
     [
         (lambda shop: shop.promised.add("h9-0"), "h9-0 was not committed"),
         (lambda shop: shop.asked.clear(), "committed unasked"),
-        (lambda shop: shop.topic.send("0", b"1", b"{}"), "was sent"),
+        (lambda shop: shop.topic.send("0", b"1", b'{}'), "was sent"),
         (lambda shop: shop.wrong.append("somebody saw something"), "somebody saw something"),
-        (lambda shop: shop.seen.update({("orders", 1): [{"id": 77}]}), "orders at 1"),
+        (lambda shop: shop.seen.update({("shop.orders", 1): [{"id": 77}]}), "orders at 1"),
     ],
 )
 def test_what_is_wrong_is_named(spoil, said) -> None:

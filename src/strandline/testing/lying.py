@@ -1,0 +1,118 @@
+"""A replica that computes something else whenever its peers were faster: it must be told.
+
+Who is first may not be contradicted by anybody, so it lies only about what is landed or committed:
+another input, another change, or rows in a shard that nobody touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.errors import ReplayDivergedError
+from strandline.handles.verify import digest_at
+from strandline.journal.log import Journal
+from strandline.model.digest import Digest
+from strandline.pipeline.compute import Computed, Delta
+from strandline.pipeline.meaning import updates_digest
+from strandline.pipeline.replica import Replica
+from strandline.testing.pipelines import SETTINGS, SWITCHED, rig_of
+from strandline.testing.roles import TOLERATED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline.pipeline.compute import Computer, Work
+    from strandline.testing.pipelines import Shop
+    from strandline.testing.roles import Role
+    from strandline.testing.world import Host
+    from strandline.views.program import Program
+
+
+def liar(shop: Shop) -> Role:
+    """Runs a replica that lies, while faults last."""
+
+    def run(process: Host) -> None:
+        lying = _Lying(shop, process)
+        while process.running():
+            try:
+                lying.step()
+            except TOLERATED as error:
+                process.world.sim.sometimes(type(error).__name__)
+            process.sleep(20)
+        lying.replica.close()
+
+    return run
+
+
+class _Lying:
+    """One replica that lies, and whether it was told."""
+
+    def __init__(self, shop: Shop, process: Host) -> None:
+        self._shop = shop
+        self._process = process
+        self._start()
+
+    def _start(self) -> None:
+        rig = rig_of(self._shop, self._process.store, SETTINGS)
+        self._computer = LyingComputer(self._process, rig.computer, rig.journal.pipeline)
+        self.replica = Replica(replace(rig, computer=self._computer))
+
+    def step(self) -> None:
+        self._computer.lie = ""
+        try:
+            self.replica.step()
+        except ReplayDivergedError:
+            self._process.world.sim.sometimes(f"a liar was told: {self._computer.lie}")
+        except SWITCHED:
+            self.replica.close()
+            self._process.sleep(100)
+            self._start()
+        except Exception:
+            self.replica.renew()
+            raise
+        else:
+            if self._computer.lie:
+                self._shop.wrong.append(
+                    f"a replica computed {self._computer.lie}, and was not told"
+                )
+
+
+class LyingComputer:
+    """Waits for its peers, and then says something that they did not."""
+
+    def __init__(self, process: Host, truth: Computer, pipeline: str) -> None:
+        self._process = process
+        self._truth = truth
+        self._journal = Journal(process.store.env, pipeline)
+        self.versions = truth.versions
+        self.lie = ""
+
+    def view_columns(self, program: Program) -> Mapping[str, pa.Schema]:
+        return self._truth.view_columns(program)
+
+    def compute(self, work: Work) -> Computed:
+        found = self._truth.compute(work)
+        self._process.sleep(150)
+        wrong = Digest(1, 2, 3)
+        if self._journal.refresh().committed.settled(work.time):
+            if not found.inputs or self._process.random.random() < 0.5:
+                self.lie = "rows in a shard that nobody touched"
+                return Computed(found.inputs, {**found.deltas, **self._extra(work)})
+            self.lie = "another input"
+            return Computed(dict.fromkeys(found.inputs, wrong), found.deltas)
+        machine = self._process.store.machine(work.shards["orders"])
+        if digest_at(machine, work.time) in {None, Digest.ZERO}:
+            return found
+        self.lie = "another change"
+        orders = replace(found.deltas["orders"], digest=wrong)
+        inputs = dict.fromkeys(found.inputs, wrong)
+        return Computed(inputs, {**found.deltas, "orders": orders})
+
+    def _extra(self, work: Work) -> dict[str, Delta]:
+        schema = self._process.store.shard(work.shards["orders_errors"]).state().schema
+        row = {"id": b"made up", "partition": "0", "offset": work.time, "reason": "", "value": b""}
+        updates = pa.Table.from_pylist([{**row, "_diff": 1}], schema.updates())
+        return {"orders_errors": Delta(updates_digest(updates, schema), updates)}

@@ -1,0 +1,44 @@
+"""Queries of views: Spark's types, trouble with values as a reason, all else as it is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from strandline.pipeline.meaning import DIVISION
+from strandline.spark.queries import Raised, own_session, raising, view_columns
+from strandline.views.parse import parse
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+CREATE TABLE t (id BIGINT, d DECIMAL(12,2), at TIMESTAMP, PRIMARY KEY (id)) USING generator;
+CREATE MATERIALIZED VIEW v AS SELECT id + 1 AS n, d * 2 AS twice, at, NULL AS none FROM t;
+CREATE MATERIALIZED VIEW w REFRESH FULL AS SELECT COUNT(*) AS n, SUM(twice) AS s FROM v;
+"""
+
+
+def test_types_are_sparks_and_every_column_may_be_null(spark):
+    found = view_columns(own_session(spark, {}), parse(PROGRAM))
+    assert found["v"] == pa.schema(
+        [
+            ("n", pa.int64()),
+            ("twice", pa.decimal128(14, 2)),
+            ("at", pa.timestamp("us", "UTC")),
+            ("none", pa.string()),
+        ]
+    )
+    assert found["w"] == pa.schema([("n", pa.int64()), ("s", pa.decimal128(24, 2))])
+
+
+@pytest.mark.parametrize("source", ["range(3)", "range(0, 100, 1, 4)"])
+def test_trouble_with_values_is_a_reason(spark, source):
+    mine = own_session(spark, {"spark.sql.ansi.enabled": "false"})
+    with pytest.raises(Raised, match=DIVISION), raising():
+        mine.sql(f"SELECT 1 / id AS x FROM {source}").toArrow()
+
+
+def test_other_trouble_stays_what_it_is(spark):
+    with pytest.raises(PySparkException), raising():
+        own_session(spark, {}).sql("SELECT nothing FROM range(3)").toArrow()

@@ -1,0 +1,18 @@
+"""Simulated histories catch every mutant of this bank."""
+
+import pytest
+
+from strandline.testing.bank_pipeline import BANK
+from strandline.testing.cases import CASES
+from strandline.testing.mutants import catch
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("mutant", BANK, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_caught_within_60_seeds(mutant):
+    assert catch(mutant, range(1, 61)) is not None
+
+
+def test_every_mutant_says_what_it_breaks_and_where_that_shows():
+    assert len({mutant.name for mutant in BANK}) == len(BANK) >= 18
+    assert all(mutant.breaks and mutant.case in CASES for mutant in BANK)
