@@ -68,3 +68,20 @@ def test_the_longest_mount_point_above_a_path_decides(path, kind):
 
 def test_without_mounts_nothing_is_known():
     assert checkup.mount_of("/data", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "limit", "status", "words"),
+    [
+        (None, None, "ok", "not known"),
+        (8_000_000_000, None, "ok", "8.0 GB"),
+        (8_000_000_000, 4_000_000_000, "ok", "4.0 GB, a limit of this container"),
+        (8_000_000_000, 500_000_000, "warn", "500 MB, a limit"),
+        (1_000_000_000, None, "warn", "1.0 GB"),
+    ],
+)
+def test_memory_is_the_machines_or_the_containers(total, limit, status, words):
+    found = checkup.memory_finding(total, limit)
+    assert found.status == status
+    assert words in found.found
+    assert bool(found.advice) == (status == "warn")

@@ -33,6 +33,13 @@ def test_it_runs_until_idle_and_stops_after_a_checkpoint(lab: Lab) -> None:
         assert rig.journal.standing.checkpoints[-1].t == 9
 
 
+def test_rows_that_wait_for_more_are_not_nothing_to_do(lab: Lab) -> None:
+    with new_store(lab) as store:
+        rig = rig_of(store, rows_max=1_000, delay_ms=50)
+        status = Runner(Replica(rig), store.env, rig.settings).run(until_idle=True)
+        assert (status.state, status.transactions) == (State.STOPPED, 1)
+
+
 def test_it_runs_for_so_many_transactions(lab: Lab) -> None:
     with new_store(lab) as store:
         rig = rig_of(store)

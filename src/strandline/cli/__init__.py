@@ -11,7 +11,7 @@ inserting        shell  the verbs of explicit transactions: begin, insert, commi
 looking          shell  the verbs that only look: shards, show, history, holds
 main             shell  the verbs, their options, and what comes of errors
 opening          shell  opens stores and shards for one verb, and says what to try next
-options          pure   arguments and options that several verbs share
+options          shell  arguments and options that several verbs share
 output           shell  documents as tables for people, or as JSON for programs
 packing          shell  the verb that packs this package for executors of a cluster
 pipeline_tables  pure   documents of pipelines as tables

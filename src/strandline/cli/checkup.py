@@ -11,6 +11,7 @@ _REMOTE = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "gluster", "lustr
 _FEW_FILES = 1024
 _LITTLE_SPACE = 1_000_000_000
 _NO_SPACE = 50_000_000
+_LITTLE_MEMORY = 2_000_000_000
 _SLOW_SYNC_MS = 30
 _SKEW_MS = 2_000
 
@@ -53,6 +54,32 @@ def files_finding(soft: int, hard: int) -> Finding:
     return Finding(
         "warn", "open files", f"up to {number(soft)}", f"raise it: ulimit -n (max {more})"
     )
+
+
+def memory_finding(total: int | None, limit: int | None) -> Finding:
+    """What Spark and its Python workers share: the machine's memory, or a container's limit."""
+    known = [each for each in (total, limit) if each is not None]
+    if not known:
+        return Finding("ok", "memory", "not known")
+    least = min(known)
+    found = f"{size(least)}{', a limit of this container' if least == limit else ''}"
+    if least < _LITTLE_MEMORY:
+        advice = "to run pipelines with Spark, give it 2 GB or more"
+        return Finding("warn", "memory", found, advice)
+    return Finding("ok", "memory", found)
+
+
+def meminfo_total(text: str) -> int | None:
+    """The bytes of memory that Linux says the machine has.
+
+    >>> meminfo_total("MemTotal:        2048 kB"), meminfo_total("")
+    (2097152, None)
+    """
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemTotal" and rest.split():
+            return int(rest.split()[0]) * 1024
+    return None
 
 
 def space_finding(free: int) -> Finding:

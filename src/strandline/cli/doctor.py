@@ -24,6 +24,8 @@ from strandline.cli.checkup import (
     disk_finding,
     files_finding,
     filesystem_finding,
+    meminfo_total,
+    memory_finding,
     mount_of,
     optional_finding,
     package_finding,
@@ -53,7 +55,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def examine(url: str | None, out: Output) -> bool:
     """Print one line for each finding; `True` if one of them has to be fixed."""
-    findings = [_python(), *_packages(), *_spark(), _open_files()]
+    findings = [_python(), *_packages(), *_spark(), _memory(), _open_files()]
     with tempfile.TemporaryDirectory(prefix="strandline-doctor-") as scratch:
         findings += _folder(url) if url is not None else []
         findings.append(_heartbeat(url, Path(scratch), findings))
@@ -104,6 +106,13 @@ def _installed(name: str) -> str | None:
 def _open_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return files_finding(soft, hard)
+
+
+def _memory() -> Finding:
+    meminfo, limits = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    total = meminfo_total(meminfo.read_text("utf-8")) if meminfo.exists() else None
+    text = limits.read_text("utf-8").strip() if limits.exists() else ""
+    return memory_finding(total, int(text) if text.isdecimal() else None)
 
 
 def _folder(url: str) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share. Pure."""
+"""Arguments and options that several verbs share."""
 
 from __future__ import annotations
 

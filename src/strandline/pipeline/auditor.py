@@ -44,6 +44,10 @@ class Auditor:
     def standing(self) -> Standing:
         return self._journal.standing
 
+    @property
+    def idle(self) -> bool:
+        return True
+
     def want(self, what: n.Want) -> None:
         """A read-only replica takes no checkpoint."""
         if what is n.Want.PROMOTE:

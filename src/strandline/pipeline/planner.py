@@ -44,6 +44,11 @@ class Planner:
         self._since_ms: float | None = None
         self._stagings: dict[str, Staging] = {}
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing was offered; rows that wait for `delay_ms` to pass are something."""
+        return self._since_ms is None
+
     def plan(self, standing: Standing) -> float:
         """Seal what a handle's owner asked for, else what the sources offer, if it is due.
 

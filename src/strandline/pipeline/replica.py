@@ -64,6 +64,11 @@ class Replica:
         """The newest standing this replica has seen."""
         return self._journal.standing
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be sealed, as far as this replica has seen."""
+        return self._planner.idle
+
     def want(self, what: n.Want) -> None:
         """Ask for a checkpoint or a promotion; it comes when it may."""
         self._me = replace(self._me, want=what)

@@ -43,6 +43,11 @@ class Stepper(Protocol):
         """The newest standing it has seen."""
         ...
 
+    @property
+    def idle(self) -> bool:
+        """Whether it rests because there is nothing to do, and not to let more rows come."""
+        ...
+
     def want(self, what: Want) -> None: ...
 
     def wants(self) -> bool: ...
@@ -170,7 +175,7 @@ class Runner:
         rest_ms = self._replica.step()
         standing = self._replica.standing
         self._troubles = 0
-        self._idle = rest_ms > 0
+        self._idle = rest_ms > 0 and self._replica.idle
         if known:
             # What was committed before it looked for the first time is not its own time's.
             self._transactions += standing.next_t - before

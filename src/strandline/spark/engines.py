@@ -40,7 +40,7 @@ def spark_engine(spark: SparkSession | None = None) -> NewEngine:
 def answered(store: Store, spark: SparkSession, question: Question) -> pa.Table:
     """The rows of a query, in a session where only the settings of programs hold."""
     # Questions come from several tasks at once, and relations are named alike in one session.
-    alone = own_session(spark)
+    alone = own_session(spark, {})
     frames = {
         name: store.table(shard).df(alone, as_of=question.at)
         for name, shard in sorted(question.shards.items())

@@ -1,0 +1,82 @@
+"""Documents of pipelines as tables: nothing in them is obeyed by a terminal."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import EVIL
+
+from strandline.cli.pipeline_tables import history_table, state_text, status_tables, summary_table
+from strandline.cli.render import text_lines
+
+DOCUMENT = {
+    "pipeline": "shop",
+    "state": "stalled",
+    "cause": f"SourceError: {EVIL}",
+    "paused": False,
+    "epoch": 2,
+    "program": "0123456789abcdef",
+    "committed": 8,
+    "lag_seconds": 75.0,
+    "sealed": 8,
+    "checkpoint": None,
+    "verifiable_from": 3,
+    "sources": [
+        {"source": "a", "state": "live", "position": {str(n): n for n in range(9)}, "behind": 1234},
+        {"source": "b", "state": "paused", "position": {}, "behind": None},
+    ],
+    "replicas": [
+        {
+            "replica": "r1",
+            "state": "silent",
+            "cause": None,
+            "read_only": True,
+            "committed": 8,
+            "host": EVIL,
+            "pid": 7,
+            "seen_seconds_ago": 9.0,
+        }
+    ],
+    "transactions": [
+        {"transaction": "h0-1", "state": "open", "rows": 3, "touched": "2026-01-01T00:00:00.000Z"}
+    ],
+    "findings": ["checkpoint #9 is not intact"],
+}
+
+
+def text(*shown) -> str:
+    return "\n".join(line for each in shown for line in text_lines(each))
+
+
+def test_everything_about_a_pipeline_is_shown_and_harmless():
+    told = text(*status_tables(DOCUMENT))
+    for words in (
+        *("stalled: SourceError", "up to 7, 75 s ago", "8, being computed", "none yet", "from 3"),
+        *("0123456789ab, e2", "1,234", "9 parts, …", "r1 (read-only)", "silent", "h0-1"),
+        "damaged: checkpoint #9",
+    ):
+        assert words in told
+    assert "\x1b" not in told
+
+
+def test_one_line_is_enough_for_a_pipeline():
+    nothing = DOCUMENT | {"committed": 0, "lag_seconds": None, "sources": [], "cause": None}
+    told = text(summary_table([DOCUMENT, nothing]))
+    assert "r1 silent" in told
+    assert told.splitlines()[2].split()[:4] == ["shop", "stalled", "-", "-"]
+    assert "\x1b" not in told
+
+
+def test_transactions_are_told_by_what_they_changed():
+    entry = {
+        "time": 7,
+        "instant": "2026-01-01T00:00:00.000Z",
+        "took_ms": 12,
+        "rows": 1000,
+        "changes": {"b": -2, "a": 3},
+    }
+    told = text(history_table([entry]))
+    assert "1,000  a +3, b -2" in told
+    assert told.splitlines()[-1] == "1 transaction"
+
+
+def test_states_without_a_colour_are_shown_too():
+    assert state_text("stopped").plain == "stopped"

@@ -1,0 +1,79 @@
+"""Spark as the engine of a pipeline: the faces work as they do without it, and nothing is open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import strandline
+from strandline.errors import ViewFailedError
+from strandline.spark.engines import spark_engine
+from strandline.testing.engines import arrow_engine
+
+TEXT = """
+CREATE TABLE orders (id BIGINT, amount BIGINT, PRIMARY KEY (id))
+  USING generator OPTIONS (seed '7', keys '9', rows '20', rowsPerSecond '0');
+CREATE MATERIALIZED VIEW large AS SELECT id, amount FROM orders WHERE amount > 10;
+CREATE MATERIALIZED VIEW shares AS SELECT id, 100 / amount AS share FROM orders;
+"""
+SETTINGS = strandline.PipelineSettings(rows_max=10, delay_ms=0, poll_ms=5)
+
+
+def test_a_pipeline_runs_answers_and_replays_on_spark(spark, tmp_path):
+    with strandline.open(str(tmp_path / "lake")) as store:
+        engine = spark_engine(spark)
+        with store.pipeline("shop", TEXT, settings=SETTINGS, engine=engine) as pipeline:
+            assert pipeline.run(until_idle=True).transactions == 2
+            joined = "SELECT COUNT(*) AS n FROM orders o JOIN large l ON o.id = l.id"
+            (row,) = pipeline.query(joined).to_pylist()
+            assert row["n"] == pipeline.query("SELECT id FROM large").num_rows
+            early = pipeline.query("SELECT id FROM orders", as_of=0).num_rows
+            assert 0 < early <= 10
+            with pipeline.transaction() as transaction:
+                transaction.insert("orders", [{"id": 900, "amount": 0}])
+            assert transaction.time == 2
+            with pytest.raises(ViewFailedError, match="shares has no answer as of 2"):
+                pipeline.query("SELECT * FROM shares")
+            assert [each.t for each in pipeline.replay()] == [0, 1, 2]
+            assert spark.catalog.listTables() == []
+        assert spark.sql("SELECT 1").count() == 1, "a session that was given is not stopped"
+        with store.pipeline("shop", engine=arrow_engine) as other:
+            noted = [each.noted for each in other.replay(0, 2)]
+            assert noted == [(), ()], "two engines computed the same"
+
+
+def test_x09_nothing_of_spark_listens_beyond_loopback(spark):
+    spark.range(10).count()
+    listening = {
+        line.split()[1].split(":")[0]
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+        if line.split()[3] == "0A" and line.split()[9] in _inodes()
+    }
+    loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+    assert listening <= loopback
+    assert spark.conf.get("spark.ui.enabled") == "false"
+
+
+def _inodes() -> set[str]:
+    """Sockets of this process and of those that it started."""
+    found: set[str] = set()
+    for pid in _family(str(Path("/proc/self").resolve().name)):
+        for file in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                target = str(file.readlink())
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                found.add(target.removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def _family(pid: str) -> list[str]:
+    children = [
+        child
+        for task in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in task.read_text().split()
+    ]
+    return [pid, *(one for child in children for one in _family(child))]
