@@ -41,17 +41,10 @@ def test_s36_who_reads_only_writes_no_record_and_no_row(lab: Lab, text: str) -> 
         running, looking = Replica(rig_of(old)), Auditor(rig_of(new, text))
         assert looking.step() > 0, "there is nothing to look at yet"
         while running.step() == 0:
-            before = (
-                _records(lab),
-                {name: old.machine(name).refresh().batches for name in old.shards()},
-            )
+            before = _written(lab, old)
             while looking.step() == 0:
                 pass
-            after = (
-                _records(lab),
-                {name: old.machine(name).refresh().batches for name in old.shards()},
-            )
-            assert before == after
+            assert before == _written(lab, old)
         assert looking.verified == running.standing.next_t == 10
         assert looking.noted == ()
         running.close()

@@ -96,14 +96,14 @@ class LyingComputer:
     def compute(self, work: Work) -> Computed:
         found = self._truth.compute(work)
         wrong, chance = Digest(1, 2, 3), self._process.random.random()
-        if self._waited(work, landed=chance < 0.4):
+        if self._waited(work, landed=chance < 0.5):
             self.lie = "another change"
             orders = replace(found.deltas["orders"], digest=wrong)
             inputs = dict.fromkeys(found.inputs, wrong)
             return Computed(inputs, {**found.deltas, "orders": orders})
         if not self._committed(work):
             return found
-        if not found.inputs or chance < 0.7:
+        if not found.inputs or chance < 0.75:
             self.lie = "rows in a shard that nobody touched"
             return Computed(found.inputs, {**found.deltas, **self._extra(work)})
         self.lie = "another input"
@@ -111,12 +111,12 @@ class LyingComputer:
 
     def _waited(self, work: Work, *, landed: bool) -> bool:
         """Wait until peers have committed, or at least landed something; whether it is that."""
-        for _ in range(40):
+        for _ in range(60):
             if self._committed(work):
                 return False
             if landed and self._landed(work):
                 return True
-            self._process.sleep(20)
+            self._process.sleep(3 if landed else 30)
         return False
 
     def _committed(self, work: Work) -> bool:
