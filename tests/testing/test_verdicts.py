@@ -28,7 +28,7 @@ def test_an_untouched_history_is_right() -> None:
     [
         (lambda shop: shop.promised.add("h9-0"), "h9-0 was not committed"),
         (lambda shop: shop.asked.clear(), "committed unasked"),
-        (lambda shop: shop.topic.send("0", b"1", b'{}'), "was sent"),
+        (lambda shop: shop.topic.send("0", b"1", b"{}"), "was sent"),
         (lambda shop: shop.wrong.append("somebody saw something"), "somebody saw something"),
         (lambda shop: shop.seen.update({("shop.orders", 1): [{"id": 77}]}), "orders at 1"),
     ],

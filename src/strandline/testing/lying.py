@@ -95,21 +95,36 @@ class LyingComputer:
 
     def compute(self, work: Work) -> Computed:
         found = self._truth.compute(work)
-        self._process.sleep(150)
-        wrong = Digest(1, 2, 3)
-        if self._journal.refresh().committed.settled(work.time):
-            if not found.inputs or self._process.random.random() < 0.5:
-                self.lie = "rows in a shard that nobody touched"
-                return Computed(found.inputs, {**found.deltas, **self._extra(work)})
-            self.lie = "another input"
-            return Computed(dict.fromkeys(found.inputs, wrong), found.deltas)
-        machine = self._process.store.machine(work.shards["orders"])
-        if digest_at(machine, work.time) in {None, Digest.ZERO}:
+        wrong, chance = Digest(1, 2, 3), self._process.random.random()
+        if self._waited(work, landed=chance < 0.5):
+            self.lie = "another change"
+            orders = replace(found.deltas["orders"], digest=wrong)
+            inputs = dict.fromkeys(found.inputs, wrong)
+            return Computed(inputs, {**found.deltas, "orders": orders})
+        if not self._committed(work):
             return found
-        self.lie = "another change"
-        orders = replace(found.deltas["orders"], digest=wrong)
-        inputs = dict.fromkeys(found.inputs, wrong)
-        return Computed(inputs, {**found.deltas, "orders": orders})
+        if not found.inputs or chance < 0.75:
+            self.lie = "rows in a shard that nobody touched"
+            return Computed(found.inputs, {**found.deltas, **self._extra(work)})
+        self.lie = "another input"
+        return Computed(dict.fromkeys(found.inputs, wrong), found.deltas)
+
+    def _waited(self, work: Work, *, landed: bool) -> bool:
+        """Wait until peers have committed, or at least landed something; whether it is that."""
+        for _ in range(60):
+            if self._committed(work):
+                return False
+            if landed and self._landed(work):
+                return True
+            self._process.sleep(3 if landed else 30)
+        return False
+
+    def _committed(self, work: Work) -> bool:
+        return self._journal.refresh().committed.settled(work.time)
+
+    def _landed(self, work: Work) -> bool:
+        machine = self._process.store.machine(work.shards["orders"])
+        return digest_at(machine, work.time) not in {None, Digest.ZERO}
 
     def _extra(self, work: Work) -> dict[str, Delta]:
         schema = self._process.store.shard(work.shards["orders_errors"]).state().schema

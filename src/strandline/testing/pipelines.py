@@ -23,6 +23,7 @@ from strandline.errors import (
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
 from strandline.journal.next import Want
+from strandline.pipeline.catalog import builds
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import rigged
@@ -171,16 +172,14 @@ def promoter(shop: Shop, after_ms: float) -> Role:
         process.node.tasks.sleep(after_ms)
         running = Replica(rig_of(shop, process.store, SETTINGS, LATER))
         running.want(Want.PROMOTE)
-        while running.wants():
+        while running.wants() or builds(running.standing, running.standing.next_t):
             try:
                 running.step()
-            except FencedError:
-                # It was promoted, and died before it knew.
-                break
             except (StoreError, LeaseLostError):
                 running.renew()
                 process.sleep(50)
-        shop.text = LATER
+            if not running.wants():
+                shop.text = LATER
         running.close()
 
     return run

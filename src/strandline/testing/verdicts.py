@@ -63,7 +63,7 @@ def pipelines(world: World) -> None:
     chance = world.sim.stream("promotion")
     if chance.random() < 0.5:
         world.start("p1", promoter(shop, chance.uniform(200, 1_500)))
-    if chance.random() < 0.4:
+    if chance.random() < 0.6:
         world.start("x1", lying.liar(shop))
 
 
