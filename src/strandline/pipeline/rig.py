@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.pipeline.catalog import Collection
     from strandline.pipeline.compute import Computer
+    from strandline.pipeline.place import Target
     from strandline.pipeline.settings import PipelineSettings
     from strandline.views.program import Program
 
@@ -37,6 +38,8 @@ class Rig:
     """By endpoint: the name of the table that it feeds."""
     computer: Computer
     settings: PipelineSettings
+    sinks: Sequence[Target] = ()
+    """What is published, and where."""
 
 
 def rigged(  # noqa: PLR0913 - each comes from another place, and assembly brings them together
@@ -48,6 +51,7 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
     sources: Mapping[str, Source],
     computer: Computer,
     settings: PipelineSettings,
+    sinks: Sequence[Target] = (),
 ) -> Rig:
     """The rig of a program on a store."""
     journal = Journal(store.env, name)
@@ -64,4 +68,5 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
         sources=sources,
         computer=computer,
         settings=settings,
+        sinks=sinks,
     )
