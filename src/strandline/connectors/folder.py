@@ -70,17 +70,17 @@ class LocalFolder:
         draft = path.parent / f"{_DRAFT}{self._token()}"
         with _told(f"write {path}"):
             self._make(path.parent)
+            self._write(draft, content)
+            self._step(f"link {name}")
             try:
-                self._write(draft, content)
-                self._step(f"link {name}")
                 os.link(draft, path, follow_symlinks=False)
                 created = True
             except FileExistsError:
                 created = False
-            finally:
-                draft.unlink(missing_ok=True)
             # Also if it was there: who created it may not have come to this.
             self._sync(path.parent)
+            self._step("remove draft")
+            draft.unlink(missing_ok=True)
         return created
 
     def read(self, name: str) -> bytes | None:

@@ -122,9 +122,12 @@ class Publisher:
             tasks.start(f"keep claim {name}", self._keep),
         )
 
+    def ask_to_stop(self) -> None:
+        self._stop.set()
+
     def stop(self) -> None:
         """End after what is being delivered, and let go of the claim."""
-        self._stop.set()
+        self.ask_to_stop()
         for task in self._tasks:
             task.join()
 

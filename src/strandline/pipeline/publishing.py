@@ -26,6 +26,9 @@ class Publishing:
             each.start()
 
     def stop(self) -> None:
+        """All of them are asked before the first is waited for."""
+        for each in self._publishers:
+            each.ask_to_stop()
         for each in self._publishers:
             each.stop()
 

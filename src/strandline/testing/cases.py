@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.testing import clerks, jobs, owners, pipelines, roles, streaming, upserting
+from strandline.testing import (
+    clerks,
+    jobs,
+    owners,
+    pipelines,
+    publishers,
+    roles,
+    streaming,
+    upserting,
+)
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -377,6 +386,15 @@ CASES = {
             off=("suspend", "stuck", "store_jump"),
             clean=False,
             judge=pipelines.judge,
+        ),
+        Case(
+            "publish",
+            publishers.publishers,
+            on={"upkeep_ms": 50},
+            off=("stuck", "store_jump"),
+            clean=False,
+            faults_ms=5_000,
+            judge=publishers.judge,
         ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),

@@ -235,7 +235,7 @@ def _differences(shop: Shop, store: Store) -> list[str]:
     if not _taken(shop, standing):
         wrong.append(f"{shop.topic.ends} was sent and {standing.positions} is committed")
     wrong += _handles(shop, rig.journal)
-    expected = _expected(shop, rig.journal)
+    expected = history(shop, rig.journal)
     if len(expected) != standing.next_t:
         wrong.append(f"{len(expected)} transactions are on record, {standing.next_t} are committed")
     wrong += _contents(shop, store, expected)
@@ -268,7 +268,7 @@ def _handles(shop: Shop, journal: Journal) -> list[str]:
     return wrong + [f"{each} was not committed" for each in shop.promised - committed]
 
 
-def _expected(shop: Shop, journal: Journal) -> list[dict[int, int]]:
+def history(shop: Shop, journal: Journal) -> list[dict[int, int]]:
     """The orders at each time, from what was sent and from which of it each transaction took."""
     orders: dict[int, int] = {}
     found = []
