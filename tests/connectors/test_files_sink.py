@@ -40,7 +40,8 @@ def stand(root: Path, kind: str) -> SinkStand:
 
     def read(what: Delivered) -> list[tuple[int, int, pa.Table]]:
         lineage = what.address.lineage
-        return [(each.t, each.epoch, each.to_arrow()) for each in read_published(root, lineage=lineage)]  # fmt: skip
+        found = read_published(root, lineage=lineage)
+        return [(each.t, each.epoch, each.to_arrow()) for each in found]
 
     return SinkStand(new, read)
 

@@ -6,6 +6,7 @@ bank_ingest        shell  mutants of ingest: verdicts, times, stash, comparison
 bank_journal       shell  mutants of the journal: its law, its chain, its checkpoints
 bank_leases        shell  mutants of leases: pulses, holds and pins
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
+bank_sinks         shell  mutants of publishing: claim, progress, intents, holds
 bank_upkeep        shell  mutants of upkeep: compaction, collection, retention, manifests
 cases              shell  whole histories, and how they are judged
 checkers           pure   judge recorded histories: what is wrong, as sentences

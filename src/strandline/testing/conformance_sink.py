@@ -75,7 +75,8 @@ def changes(t: int, rows: int = 2) -> list[pa.RecordBatch]:
     ids = [*range(t * 10, t * 10 + rows), t]
     names = [*(f"row {n}" for n in range(rows)), None]
     diffs = [1] * rows + [-1]
-    return [pa.RecordBatch.from_arrays([pa.array(ids), pa.array(names), pa.array(diffs)], schema=CHANGES)]  # fmt: skip
+    arrays = [pa.array(ids), pa.array(names, pa.string()), pa.array(diffs)]
+    return [pa.RecordBatch.from_arrays(arrays, schema=CHANGES)]
 
 
 def opened(
@@ -197,9 +198,10 @@ def _a_death_at_any_step_is_found_out_by_progress(stand: SinkStand) -> None:
         t += 1
         died = _dies(stand, t, deaths)
         sink, progress = opened(stand)
+        assert progress is not None, "progress is gone"
         assert progress in {Progress(t - 1, 1), Progress(t, 1)}, f"{progress} after {t - 1}"
         there = [each[0] for each in seen(stand)]
-        assert there == list(range(progress.t + 1 if progress else 0)), "a part of it is seen"
+        assert there == list(range(progress.t + 1)), "a part of it is seen"
         if progress == Progress(t - 1, 1):
             sink.deliver(t, 1, changes(t))
         assert seen(stand) == expected(*range(t + 1)), f"not once after a death at step {deaths}"

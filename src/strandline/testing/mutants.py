@@ -100,8 +100,17 @@ def all_mutants() -> list[Mutant]:
         bank_journal,
         bank_leases,
         bank_reads,
+        bank_sinks,
         bank_upkeep,
     )
 
-    banks = (bank_appends, bank_ingest, bank_journal, bank_leases, bank_reads, bank_upkeep)
+    banks = (
+        bank_appends,
+        bank_ingest,
+        bank_journal,
+        bank_leases,
+        bank_reads,
+        bank_sinks,
+        bank_upkeep,
+    )
     return sorted((each for bank in banks for each in bank.BANK), key=lambda each: each.name)

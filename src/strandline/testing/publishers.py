@@ -21,6 +21,7 @@ from strandline.errors import (
     StoreError,
 )
 from strandline.journal.log import Journal
+from strandline.journal.next import Want
 from strandline.pipeline.claim import KEY_PREFIX
 from strandline.pipeline.claims import Claims
 from strandline.pipeline.place import Target
@@ -54,6 +55,9 @@ class Stage:
     shop: pipelines.Shop = field(default_factory=pipelines.Shop)
     target: ScriptedTarget = field(default_factory=ScriptedTarget)
     stopped: list[str] = field(default_factory=list)
+    """Why sinks have stopped."""
+    forgets: bool = False
+    """Whether the target loses its progress at times, as retention may (S82)."""
 
 
 def rig_of(stage: Stage, process: Host) -> Rig:
@@ -79,6 +83,8 @@ def script(stage: Stage, process: Host) -> Callable[[str], str | None]:
             return LATE
         if chance > 0.9:
             stage.target.land()
+        if stage.forgets and step == "prepare" and chance < 0.4:
+            stage.target.forget_all()
         return None
 
     return before
@@ -94,6 +100,8 @@ def publisher(stage: Stage) -> Role:
 
         def step() -> None:
             nonlocal running
+            if process.random.random() < 0.01:
+                running.want(Want.PROMOTE)
             try:
                 if running.step() > 0:
                     process.sleep(40)
@@ -150,7 +158,15 @@ def merger() -> Role:
 
 def publishers(world: World) -> None:
     """Two replicas that publish, a feeder, and one who merges history."""
-    stage = Stage()
+    _start(world, Stage())
+
+
+def forgotten(world: World) -> None:
+    """The same with a target that loses its progress: a sink in doubt stops, and may not guess."""
+    _start(world, Stage(forgets=True))
+
+
+def _start(world: World, stage: Stage) -> None:
     world.batches[SINK] = stage  # type: ignore[assignment]  # what a history keeps, whatever it is
     world.start("f1", pipelines.feeder(stage.shop))
     world.start("a", publisher(stage))
@@ -161,7 +177,7 @@ def publishers(world: World) -> None:
 def judge(world: World) -> None:
     """Compare what was published with the whole history, computed again from what was sent."""
     stage: Stage = world.batches[SINK]  # type: ignore[assignment]
-    wrong = list(stage.stopped)
+    wrong = [] if stage.forgets else list(stage.stopped)
 
     def look(process: Host) -> None:
         process.heal()
@@ -181,6 +197,9 @@ def differences(stage: Stage, store: Store) -> list[str]:
     if len(logs) > 1:
         return [f"there are {len(logs)} lineages, and nothing was changed"]
     log = logs[0] if logs else Log()
+    if stage.stopped:
+        # What a stopped sink has is right as far as it came.
+        held = held[: log.landed[-1].t + 1] if log.landed else []
     wrong = _published(log, held) + _marked(log, store)
     terms = Claims(store.env, pipelines.NAME, SINK, name="judge", lease_ms=1).read().term
     if log.fenced > 4 * terms + 8:

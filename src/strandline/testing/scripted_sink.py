@@ -64,8 +64,13 @@ class ScriptedTarget:
                     log.landed.append(landed)
                     log.progress = Progress(landed.t, landed.epoch)
 
+    def forget_all(self) -> None:
+        """Lose all progress, and nothing else (S82)."""
+        for log in self.logs.values():
+            log.progress = None
+
     def forget(self, what: Delivered) -> None:
-        """Lose the progress, and nothing else (S82)."""
+        """Lose the progress under one address, and nothing else."""
         self.log(what).progress = None
 
 
