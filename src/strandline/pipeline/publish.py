@@ -21,6 +21,7 @@ from strandline.errors import (
     FencedError,
     LeaseLostError,
     NotFoundError,
+    SinceError,
     SinkFencedError,
     SinkStoppedError,
     StoreError,
@@ -158,14 +159,25 @@ class Publisher:
         try:
             return turn()
         except SinkStoppedError as error:
-            self._state, self._cause = SinkState.STOPPED, f"sink {self.target.name}: {error}"
-        except (StoreError, FencedError, LeaseLostError, NotFoundError) as error:
+            return self._stopped(error)
+        except (StoreError, FencedError, LeaseLostError, NotFoundError, SinceError) as error:
             return self._trouble(error)
         except (StrandlineError, *BUGS) as error:
-            self._state = SinkState.STOPPED
-            self._cause = f"sink {self.target.name}: {type(error).__name__}: {error}"
+            self._end(f"{type(error).__name__}: {error}")
             _log.exception("sink %s stopped", self.target.name)
         return 0
+
+    def _stopped(self, error: SinkStoppedError) -> float:
+        """Believe it only while the claim is ours: what it follows from may have been overtaken."""
+        try:
+            self._claims.check()
+        except (SinkFencedError, StoreError) as lost:
+            return self._trouble(lost)
+        self._end(str(error))
+        return 0
+
+    def _end(self, why: str) -> None:
+        self._state, self._cause = SinkState.STOPPED, f"sink {self.target.name}: {why}"
 
     def _trouble(self, error: Exception) -> float:
         """Nothing is assumed from here on: a new handle, after another look at the claim."""
