@@ -134,14 +134,13 @@ class Publisher:
 
     def status(self) -> SinkStatus:
         now_ms = self._env.clock.monotonic_ms()
-        behind = self._reached < (self._journal.standing.committed.last() or NOTHING_YET)
         return SinkStatus(
             self.target.name,
             self._state,
             self._reached,
             self._delivered,
             self._retries,
-            now_ms - self._moved_ms if behind else 0,
+            now_ms - self._moved_ms if self._behind() else 0,
             self._cause,
         )
 
@@ -215,7 +214,6 @@ class Publisher:
         self._progress = self._start(sink, place, d.started(mark, sink.progress(), epoch))
         self._outgoing = Outgoing(place.shard, place.errors, self._progress, place.hold)
         self._came_to(self._progress)
-        self._went_well()
 
     def _start(self, sink: Sink, place: Place, start: d.Start) -> Time:
         match start:
@@ -245,8 +243,9 @@ class Publisher:
         found = outgoing.next(self._poll_ms)
         if found is None:
             self._came_to(outgoing.reached)
-            blocked = SinkState.BLOCKED if outgoing.raising else SinkState.PUBLISHING
-            self._state, self._cause = blocked, outgoing.raising
+            self._went_well()
+            if outgoing.raising:
+                self._state, self._cause = SinkState.BLOCKED, outgoing.raising
             return 1
         verdict = d.verdict(found.t, found.before, self._progress)
         if verdict is d.Verdict.EARLY:
@@ -309,5 +308,5 @@ class Publisher:
                 self._claims.record(place.lineage, lambda mark: d.reached(mark, self._reached))
             except SinkFencedError:
                 self._holding = False
-            except StoreError:
-                continue
+            except StrandlineError:
+                continue  # The publisher meets it as well, and says so.

@@ -134,7 +134,7 @@ def hold_is_one_too_far(planting: Planting) -> None:
 
 
 @mutant("after trouble a new handle is prepared before anything is delivered", "publish", BANK)
-def handle_is_kept_after_trouble(planting: Planting) -> None:
+def same_target_handle_after_trouble(planting: Planting) -> None:
     def close(self: Publisher) -> None:
         """It goes on as if the answer had been no."""
 

@@ -58,7 +58,7 @@ def check_sink(stand: Callable[[], SinkStand]) -> None:
         _batches_add_up_to_one_transaction,
         _times_may_have_gaps,
         _an_epoch_is_beside_the_progress,
-        _lineages_do_not_mix,
+        _lineages_are_kept_apart,
         _an_empty_transaction_is_refused_and_opens_nothing,
         _a_death_at_any_step_is_found_out_by_progress,
         _a_death_of_the_founder_harms_nothing,
@@ -166,7 +166,7 @@ def _an_epoch_is_beside_the_progress(stand: SinkStand) -> None:
     assert seen(stand) == expected(0) + expected(1, epoch=2)
 
 
-def _lineages_do_not_mix(stand: SinkStand) -> None:
+def _lineages_are_kept_apart(stand: SinkStand) -> None:
     founded(stand, 0, 1)
     other = replace(WHAT, address=replace(WHAT.address, lineage="second"))
     assert opened(stand, other)[1] is None, "another lineage has this one's progress"
