@@ -393,7 +393,7 @@ CASES = {
             on={"upkeep_ms": 50},
             off=("stuck", "store_jump"),
             clean=False,
-            faults_ms=3_000,
+            faults_ms=1_500,
             judge=publishers.judge,
         ),
         Case(
@@ -402,7 +402,7 @@ CASES = {
             on={"crash": 0.05},
             off=("stuck", "store_jump", "suspend"),
             clean=False,
-            faults_ms=3_000,
+            faults_ms=1_500,
             judge=publishers.judge,
         ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),

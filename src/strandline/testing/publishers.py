@@ -98,40 +98,47 @@ def publisher(stage: Stage) -> Role:
         running, publishing = Replica(rig), Publishing(rig, process.name)
         publishing.start()
 
-        def step() -> None:
+        def step() -> float:
+            """One step of the loop; whoever is fenced begins again, in the new epoch."""
             nonlocal running
-            if process.random.random() < 0.01:
-                running.want(Want.PROMOTE)
             try:
-                if running.step() > 0:
-                    process.sleep(40)
+                return running.step()
             except FencedError:
                 running.close()
                 running = Replica(rig)
             except Exception:
                 running.renew()
                 raise
+            return 0
 
-        repeat(process, step, pause_ms=5)
-        _drain(stage, process, running, publishing)
+        def work() -> None:
+            if process.random.random() < 0.01:
+                running.want(Want.PROMOTE)
+            if step() > 0:
+                process.sleep(40)
+
+        repeat(process, work, pause_ms=5)
+        _drain(stage, process, step, rig, publishing)
         running.close()
         publishing.stop()
 
     return run
 
 
-def _drain(stage: Stage, process: Host, running: Replica, publishing: Publishing) -> None:
+def _drain(
+    stage: Stage, process: Host, step: Callable[[], float], rig: Rig, publishing: Publishing
+) -> None:
     """When peace has come, go on until all that was sent is committed and published."""
     for _ in range(_ROUNDS):
         try:
-            rest_ms = running.step()
+            rest_ms = step()
         except StoreError:
-            running.renew()
             rest_ms = 100
         stage.stopped += [each.cause for each in publishing.status() if each.state == "stopped"]
-        done = stage.shop.fed and running.standing.sealed is None
+        standing = rig.journal.standing
         if rest_ms > 0:
-            if done and publishing.settled(running.standing.committed):
+            done = stage.shop.fed and standing.sealed is None
+            if done and publishing.settled(standing.committed):
                 return
             process.sleep(rest_ms)
     raise HistoryError(f"{process.name} still has something to publish: {publishing.status()}")
