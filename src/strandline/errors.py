@@ -12,6 +12,7 @@
     │   └── HandleClosedError       a handle used after it was given back
     ├── ConflictError             another writer won: refresh, then decide again
     │   └── FencedError             a newer owner took over: stop
+    │       └── SinkFencedError       another publisher has a sink's target: look at the claim
     ├── LeaseLostError            the lease ran out: open a new handle
     ├── ViewFailedError           a view has no answer at this time: mend rows or program
     ├── CancelledError            the caller asked a blocked call to end
@@ -21,6 +22,8 @@
     │   ├── MaybeAppliedError       it may have happened: read back before retrying
     │   ├── SourceError             a source could not be reached or read
     │   │   └── SourceGoneError       rows that were sealed can't be read any more
+    │   ├── SinkError               a sink's target could not be reached or written
+    │   │   └── SinkStoppedError      a sink that can't go on until somebody has looked at it
     │   └── StalledError            progress stopped at a frontier: see the cause
     ├── CorruptionError           durable data is not what it says: stop, keep the evidence
     │   ├── NewerFormatError        written by a newer version: upgrade Strandline
@@ -98,6 +101,14 @@ class FencedError(ConflictError):
     """A newer owner took over: stop, and do not retry."""
 
 
+class SinkFencedError(FencedError):
+    """Another publisher has initialised the target since: nothing of this delivery counts.
+
+    Whoever is told looks at the claim before anything else, so that two publishers never fence
+    each other for ever.
+    """
+
+
 class LeaseLostError(StrandlineError):
     """The lease ran out while its owner was away: open a new handle and start again."""
 
@@ -132,6 +143,14 @@ class SourceError(StoreError):
 
 class SourceGoneError(SourceError):
     """Rows that were sealed can't be read any more: amend the transaction, or bring them back."""
+
+
+class SinkError(StoreError):
+    """A sink's target could not be reached or written; what it has, its own progress tells."""
+
+
+class SinkStoppedError(SinkError):
+    """A sink that can't go on by itself: the message says what is in doubt, and what to do."""
 
 
 class StalledError(StoreError):

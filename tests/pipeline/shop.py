@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from strandline.connectors.sink import SinkPorts
 from strandline.connectors.source import Ports
 from strandline.handles.store import Store
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig, rigged
 from strandline.pipeline.settings import PipelineSettings
+from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import open_sources
-from strandline.system import SystemClock
+from strandline.system import SystemClock, SystemRandom
 from strandline.testing.computing import ArrowComputer
 from strandline.views.parse import parse
 
@@ -37,6 +39,7 @@ def rig_of(store: Store, text: str = TEXT, **settings: int) -> Rig:
         sources=open_sources(program, Ports(SystemClock(), str)),
         computer=ArrowComputer(store),
         settings=replace(SETTINGS, **settings),
+        sinks=targets(program, SinkPorts(str, SystemRandom().token)),
     )
 
 

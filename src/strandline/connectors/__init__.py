@@ -1,8 +1,11 @@
-"""Where rows enter: sources, their formats and their envelopes. Knows offsets, not our times.
+"""Where rows enter and leave: sources, formats, envelopes, sinks. Knows offsets, not our journal.
 
 avrofile       pure   Avro files as Arrow
+change_files   shell  one file of changes: Parquet, or a line of JSON for each
 envelopes      pure   what a message means: append, upsert, Debezium
 files          shell  new files in a folder, each taken whole and once
+files_sink     shell  a folder per transaction, published by one manifest
+folder         shell  a folder on disk in which names appear whole, once and for good
 formats        pure   from bytes to messages: JSON, CSV, Avro
 generator      pure   rows made up from a seed
 incoming       pure   from a source's rows to rows that are upserted, and to error rows
@@ -20,6 +23,7 @@ reading        pure   how a table reads its source: columns, key and options, ch
 registry       shell  connectors by name
 secret         pure   values that may be used and never shown
 shard          pure   another shard as a source, over a port
+sink           pure   the Sink port: progress and changes, both or neither
 source         pure   the Source port: what a source offers, and how anybody reads what was taken
 values         pure   from plain Python values to Arrow columns, exactly or not at all
 """

@@ -2,6 +2,8 @@
 
 A connector is a module with `open_source(options, ports)`, see `source.Open`, and
 `fetch(split, resolve)`, see `source.Fetch`. Executors find the latter by the name in the split.
+One that takes rows is a module with `open_sink(options, what, ports)`, see `sink.OpenSink`, and
+`IDENTITY`, the options that say which target it is.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.connectors.sink import Delivered, OpenSink, Sink, SinkPorts
     from strandline.connectors.source import Fetch, Open, Ports, ResolveSecret, Source, Split
 
 CONNECTORS = {
@@ -27,6 +30,7 @@ CONNECTORS = {
     "push": "strandline.connectors.push",
     "shard": "strandline.connectors.shard",
 }
+SINKS = {"files": "strandline.connectors.files_sink"}
 
 
 def open_source(connector: str, options: Mapping[str, str], ports: Ports) -> Source:
@@ -39,10 +43,24 @@ def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:
     return cast("Fetch", _named(split.connector, "fetch"))(split, resolve)
 
 
-def _named(connector: str, attribute: str) -> object:
-    module = CONNECTORS.get(connector)
+def open_sink(
+    connector: str, options: Mapping[str, str], what: Delivered, ports: SinkPorts
+) -> Sink:
+    """The sink that a program's USING and OPTIONS ask for; secrets must be references in them."""
+    opener = cast("OpenSink", _named(connector, "open_sink", SINKS))
+    return opener(without_secrets(options), what, ports)
+
+
+def sink_identity(connector: str, options: Mapping[str, str]) -> dict[str, str]:
+    """What says which target it is; other options may change and the target stays the same."""
+    names = cast("tuple[str, ...]", _named(connector, "IDENTITY", SINKS))
+    return {"connector": connector, **{name: options[name] for name in names if name in options}}
+
+
+def _named(connector: str, attribute: str, among: Mapping[str, str] = CONNECTORS) -> object:
+    module = among.get(connector)
     if module is None:
         raise UsageError(
-            f"there is no connector {printable(connector)}: use one of {', '.join(CONNECTORS)}"
+            f"there is no connector {printable(connector)}: use one of {', '.join(among)}"
         )
     return getattr(import_module(module), attribute)

@@ -4,7 +4,10 @@ agree       pure   whether two computations of one time agree
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
 catalog     pure   the collections of a program and their shards
+claim       pure   who publishes to a sink, and how far it was
+claims      shell  claims in Consensus: looked for, taken, renewed
 compute     shell  the Computer port: what a sealed transaction makes of the collections
+delivery    pure   where a sink goes on, and whether a transaction is for it
 documents   shell  what is told of a pipeline, as documents with stable names
 engine      shell  the Engine port: who computes transactions and answers queries
 land        shell  lands what was computed in the shards, before anybody commits it
@@ -12,9 +15,13 @@ life        shell  the replica of a pipeline in this process, run here or beside
 meaning     pure   what the rows of a transaction mean for a table, in Arrow
 means       shell  what a pipeline is given by whoever opens it
 offer       pure   when an automatic transaction closes
+outgoing    shell  the changes of a collection as its sink takes them
 pipeline    shell  a pipeline as its users hold it
+place       shell  what a sink publishes, where its changes are, and its lineage
 planner     shell  what goes into the next transaction, and where sealed rows are
 presence    shell  the replicas of a pipeline, as they say themselves
+publish     shell  publishes one sink beside the loop, exactly once
+publishing  shell  all sinks of one replica
 pushes      shell  takes rows that are pushed, and tells producers once they are sealed
 query       shell  answers a query at one committed time
 register    shell  one small value in the store that any process may change
@@ -27,6 +34,7 @@ rig         shell  what every replica of one program works with
 rows        pure   rows that a user gives, as they are staged
 runner      shell  runs a replica until it is told otherwise, and says what it is doing
 settings    pure   the numbers of a pipeline
+sinks       shell  the sinks of a program, as their publishers open them
 sources     shell  the sources of a program, opened by what its tables say
 states      pure   what a replica may be doing, and which moves are legal
 transaction shell  an explicit transaction as its user holds it

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from strandline.journal.standing import Standing
     from strandline.pipeline.catalog import Collection
     from strandline.pipeline.compute import Computer
+    from strandline.pipeline.place import Target
     from strandline.pipeline.settings import PipelineSettings
     from strandline.views.program import Program
 
@@ -49,6 +50,9 @@ class Rig:
     """By endpoint, where this process takes pushed rows."""
     reopen: Callable[[Program, frozenset[str]], Mapping[str, Source]] | None = None
     """Opens sources of an earlier program, which this one has not; they are closed after use."""
+
+    sinks: Sequence[Target] = ()
+    """What is published, and where."""
 
 
 @contextmanager
@@ -93,6 +97,7 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
     computer: Computer,
     settings: PipelineSettings,
     reopen: Callable[[Program, frozenset[str]], Mapping[str, Source]] | None = None,
+    sinks: Sequence[Target] = (),
 ) -> Rig:
     """The rig of a program on a store."""
     journal = Journal(store.env, name)
@@ -115,4 +120,5 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
             if isinstance(source, PushSource)
         },
         reopen=reopen,
+        sinks=sinks,
     )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier
+    from strandline.pipeline.publish import SinkStatus
+    from strandline.pipeline.publishing import Publishing
     from strandline.pipeline.settings import PipelineSettings
     from strandline.shard.env import Env
 
@@ -78,13 +80,22 @@ class Status:
     """How many were committed while this replica looked."""
     still_ms: float
     """For how long nothing was committed although there was work."""
+    sinks: tuple[SinkStatus, ...] = ()
 
 
 class Runner:
     """One replica and its life. `run` blocks; everything else may be called from any task."""
 
-    def __init__(self, replica: Stepper, env: Env, settings: PipelineSettings) -> None:
+    def __init__(
+        self,
+        replica: Stepper,
+        env: Env,
+        settings: PipelineSettings,
+        publishing: Publishing | None = None,
+    ) -> None:
+        """Without `publishing` the sinks of the program are left to other replicas."""
         self._replica = replica
+        self._publishing = publishing
         self._env = env
         self._settings = settings
         self._turn = env.tasks.condition()
@@ -107,11 +118,20 @@ class Runner:
 
     def run(self, *, until_idle: bool = False, transactions: int | None = None) -> Status:
         """Go on until stopped, fenced or failed; or until there is nothing to do, or so many
-        transactions are committed, and then stop."""
+        transactions are committed, and then stop. Sinks are published beside it."""
+        if self._publishing is None:
+            return self._run(until_idle=until_idle, transactions=transactions)
+        self._publishing.start()
+        try:
+            return self._run(until_idle=until_idle, transactions=transactions)
+        finally:
+            self._publishing.stop()
+
+    def _run(self, *, until_idle: bool, transactions: int | None) -> Status:
         while self._state not in {State.STOPPED, State.FAILED, State.FENCED}:
             rest_ms = self._round()
             enough = transactions is not None and self._transactions >= transactions
-            if enough or (until_idle and self._idle and self._state is State.RUNNING):
+            if enough or (until_idle and self._is_idle()):
                 self.stop()
                 continue
             self._rest(rest_ms)
@@ -138,9 +158,16 @@ class Runner:
         sealed = None if standing.sealed is None else standing.sealed.t
         busy = sealed is not None or self._troubles > 0
         still = self._env.clock.monotonic_ms() - self._moved_ms if busy else 0.0
+        sinks = () if self._publishing is None else tuple(self._publishing.status())
         return Status(
-            self._state, standing.committed, sealed, self._cause, self._transactions, still
+            self._state, standing.committed, sealed, self._cause, self._transactions, still, sinks
         )
+
+    def _is_idle(self) -> bool:
+        """Nothing is left to do, and what is committed is published."""
+        committed = self._replica.standing.committed
+        published = self._publishing is None or self._publishing.settled(committed)
+        return self._idle and published and self._state is State.RUNNING
 
     def _ask(self, *, stop: bool = False, pause: bool | None = None) -> None:
         with self._turn:
@@ -169,7 +196,21 @@ class Runner:
             self._replica.want(Want.CHECKPOINT)
         return self._guarded(self._step)
 
+    def _slow_sink(self) -> str:
+        """The sink that is too far behind for anything new to be begun; empty if there is none."""
+        standing = self._replica.standing
+        if self._publishing is None or standing.sealed is not None or self._asked_stop:
+            return ""
+        behind, name = self._publishing.behind(standing.committed)
+        if behind < self._settings.sink_lag_max:
+            return ""
+        return f"sink {name} is {behind} transactions behind: nothing is begun until it catches up"
+
     def _step(self) -> float:
+        if slow := self._slow_sink():
+            self._cause, self._idle = slow, False
+            self._move(Event.STALL)
+            return self._settings.poll_ms
         before = self._replica.standing.next_t
         known = self._replica.standing.epoch > 0
         rest_ms = self._replica.step()

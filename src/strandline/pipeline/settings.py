@@ -26,6 +26,11 @@ class PipelineSettings:
     stall_ms: int = 60_000
     """A replica whose frontier has not moved for so long although there is work says so."""
 
+    claim_lease_ms: int = 4_000
+    """A publisher that was not seen to renew its claim for so long is replaced by another."""
+    sink_lag_max: int = 100_000
+    """With a sink so many transactions behind, no new one is begun until it has caught up."""
+
     def fingerprint(self) -> str:
         """What a checkpoint says of the numbers it was taken under."""
         return blake2b(repr(sorted(asdict(self).items())).encode(), digest_size=8).hexdigest()

@@ -7,6 +7,7 @@ bank_journal       shell  mutants of the journal: its law, its chain, its checkp
 bank_leases        shell  mutants of leases: pulses, holds and pins
 bank_pipeline      shell  mutants of pipelines: replicas, planning, views, handles
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
+bank_sinks         shell  mutants of publishing: claim, progress, intents, holds
 bank_upkeep        shell  mutants of upkeep: compaction, collection, retention, manifests
 cases              shell  whole histories, and how they are judged
 checkers           pure   judge recorded histories: what is wrong, as sentences
@@ -14,6 +15,7 @@ clerks             shell  roles around a journal: replicas without anything to c
 clock              shell  clocks of simulated processes and of the simulated store
 computing          shell  a computer of plain Arrow, in one process
 conformance        shell  what every Blob and every Consensus must show
+conformance_sink   shell  what every sink must show
 conformance_source shell  what every source must show
 conformance_tasks  shell  what every implementation of Tasks and Clock must show
 damage             shell  objects that are no longer what was put
@@ -32,10 +34,12 @@ oracle             pure   what a shard must hold at each time, by what writers w
 owners             shell  roles around a timeline
 picking            shell  chooses which ready task runs next
 pipelines          shell  roles around a pipeline
+publishers         shell  roles around a sink, and its judge
 reference          pure   an engine of plain lists and dicts, slow and obviously right
 remains            shell  what a history leaves behind in its store
 roles              shell  what simulated processes do with shards
 scheduler          shell  runs tasks one at a time as greenlets, in simulation time
+scripted_sink      shell  a target in memory that fences, fails and forgets as it is told
 scripted_source    shell  a source in memory that grows, forgets and fails as it is told
 seeds              shell  runs one scenario under many seeds
 simulation         shell  a whole history from one seed
@@ -80,6 +84,10 @@ if TYPE_CHECKING:
         check_blob as check_blob,
         check_consensus as check_consensus,
     )
+    from strandline.testing.conformance_sink import (
+        SinkStand as SinkStand,
+        check_sink as check_sink,
+    )
     from strandline.testing.conformance_source import (
         Stand as Stand,
         check_source as check_source,
@@ -116,6 +124,10 @@ if TYPE_CHECKING:
     )
     from strandline.testing.node import (
         Node as Node,
+    )
+    from strandline.testing.scripted_sink import (
+        ScriptedSink as ScriptedSink,
+        ScriptedTarget as ScriptedTarget,
     )
     from strandline.testing.scripted_source import (
         ScriptedSource as ScriptedSource,
@@ -161,6 +173,7 @@ _HOMES = {
     "check_blob": "strandline.testing.conformance",
     "check_consensus": "strandline.testing.conformance",
     "check_history": "strandline.testing.checkers",
+    "check_sink": "strandline.testing.conformance_sink",
     "check_source": "strandline.testing.conformance_source",
     "check_tasks": "strandline.testing.conformance_tasks",
     "CHECKERS": "strandline.testing.checkers",
@@ -186,6 +199,8 @@ _HOMES = {
     "rows": "strandline.testing.tables",
     "run_seeds": "strandline.testing.seeds",
     "script": "strandline.testing.tables",
+    "ScriptedSink": "strandline.testing.scripted_sink",
+    "ScriptedTarget": "strandline.testing.scripted_sink",
     "ScriptedSource": "strandline.testing.scripted_source",
     "ScriptedTopic": "strandline.testing.scripted_source",
     "SeededFaults": "strandline.testing.faults",
@@ -197,6 +212,7 @@ _HOMES = {
     "SimulatedCrash": "strandline.testing.task",
     "Simulation": "strandline.testing.simulation",
     "SimulationError": "strandline.testing.simulation",
+    "SinkStand": "strandline.testing.conformance_sink",
     "Stand": "strandline.testing.conformance_source",
     "StoreClock": "strandline.testing.clock",
     "Stream": "strandline.testing.history",

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError, LeaseLostError
-from strandline.testing import clerks, jobs, owners, roles, streaming, upserting, verdicts
+from strandline.testing import (
+    clerks,
+    jobs,
+    owners,
+    publishers,
+    roles,
+    streaming,
+    upserting,
+    verdicts,
+)
 from strandline.testing.checkers import HistoryError, check_history
 from strandline.testing.observer import number
 from strandline.testing.remains import check_remains
@@ -378,6 +387,24 @@ CASES = {
             clean=False,
             faults_ms=2_000,
             judge=verdicts.judge,
+        ),
+        Case(
+            "publish",
+            publishers.publishers,
+            on={"upkeep_ms": 50},
+            off=("stuck", "store_jump"),
+            clean=False,
+            faults_ms=1_500,
+            judge=publishers.judge,
+        ),
+        Case(
+            "publish_forgets",
+            publishers.forgotten,
+            on={"crash": 0.05},
+            off=("stuck", "store_jump", "suspend"),
+            clean=False,
+            faults_ms=1_500,
+            judge=publishers.judge,
         ),
         Case("rebirth", _rebirth, off=("suspend", "stuck")),
         Case("clocks", _clocks, off=_CALM, on={"store_jump": 0.3, "latency_ms": 5}),

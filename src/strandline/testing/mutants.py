@@ -101,6 +101,7 @@ def all_mutants() -> list[Mutant]:
         bank_leases,
         bank_pipeline,
         bank_reads,
+        bank_sinks,
         bank_upkeep,
     )
 
@@ -111,6 +112,7 @@ def all_mutants() -> list[Mutant]:
         bank_leases,
         bank_pipeline,
         bank_reads,
+        bank_sinks,
         bank_upkeep,
     )
     return sorted((each for bank in banks for each in bank.BANK), key=lambda each: each.name)

@@ -91,7 +91,7 @@ def _differences(shop: Shop, store: Store) -> list[str]:
     if not taken_all(shop, standing):
         wrong.append(f"{shop.topic.ends} was sent and {standing.positions} is committed")
     wrong += _handles(shop, rig.journal)
-    expected = _expected(shop, rig.journal)
+    expected = expected_rows(shop, rig.journal)
     if len(expected) != standing.next_t:
         wrong.append(f"{len(expected)} transactions are on record, {standing.next_t} are committed")
     wrong += _contents(shop, store, expected)
@@ -161,7 +161,7 @@ def _handles(shop: Shop, journal: Journal) -> list[str]:
     return wrong + [f"{each} was not committed" for each in shop.promised - committed]
 
 
-def _expected(shop: Shop, journal: Journal) -> list[dict[str, list[Row]]]:
+def expected_rows(shop: Shop, journal: Journal) -> list[dict[str, list[Row]]]:
     """What each shard holds at each time, from what was sent and which of it was taken when."""
     orders: _Stored = {}
     found = []

@@ -1,0 +1,144 @@
+"""One file of changes: Parquet, or a line of JSON for each. Written as they come, in bounded space.
+
+JSON is what a table reads: text for dates, decimals and floats that are no numbers, base64 for
+bytes (see `values`), so that what one pipeline publishes another one reads exactly.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import math
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.connectors.sink import BATCH_ROWS
+from strandline.connectors.values import Notation, column, python_type
+from strandline.errors import SinkStoppedError
+from strandline.model.schema import DIFF_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KINDS = ("parquet", "json")
+ROWS_MAX = 1_000_000
+"""A file is closed with the batch in which it gets so many rows."""
+_NOTATION = Notation()
+
+
+def with_diff(columns: pa.Schema) -> pa.Schema:
+    """The columns of changes."""
+    return pa.schema([*columns, pa.field(DIFF_COLUMN, pa.int64(), nullable=False)])
+
+
+def packed(schema: pa.Schema) -> str:
+    plain = schema.remove_metadata()
+    return base64.b64encode(plain.serialize().to_pybytes()).decode()
+
+
+def unpacked(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def write(
+    file: IO[bytes], kind: str, columns: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> tuple[int, Iterator[pa.RecordBatch] | None]:
+    """Write one file; returns its rows, and the batches that are left for the next one."""
+    writer = _Parquet(file, columns) if kind == "parquet" else _Json(file)
+    rows = 0
+    for batch in batches:
+        writer.write(batch.select(columns.names).cast(columns))
+        rows += batch.num_rows
+        if rows >= ROWS_MAX:
+            break
+    writer.close()
+    following = next(batches, None)
+    return rows, None if following is None else chain((following,), batches)
+
+
+def read(path: Path, kind: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """What was written."""
+    if kind == "parquet":
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH_ROWS):
+                yield batch.cast(columns)
+        return
+    readers = {
+        each.name: msgspec.json.Decoder(python_type(each.type, _NOTATION) | None)
+        for each in columns
+    }
+    with path.open("rb") as file:
+        rows: list[dict[str, msgspec.Raw]] = []
+        for line in file:
+            rows.append(msgspec.json.decode(line, type=dict[str, msgspec.Raw]))
+            if len(rows) == BATCH_ROWS:
+                yield _batch(rows, readers, columns)
+                rows = []
+        if rows:
+            yield _batch(rows, readers, columns)
+
+
+def _batch(
+    rows: list[dict[str, msgspec.Raw]],
+    readers: dict[str, msgspec.json.Decoder[Any]],
+    columns: pa.Schema,
+) -> pa.RecordBatch:
+    arrays = [
+        column([readers[each.name].decode(row[each.name]) for row in rows], each.type, _NOTATION)
+        for each in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+class _Parquet:
+    def __init__(self, file: IO[bytes], columns: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(file, columns, compression="zstd")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Json:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        kinds = [(each.name, each.type) for each in batch.schema]
+        for row in batch.to_pylist():
+            plain = {name: _plain(row[name], kind) for name, kind in kinds}
+            self._file.write(msgspec.json.encode(plain) + b"\n")
+
+    def close(self) -> None: ...
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - whatever Arrow holds
+    """A value as JSON holds it."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_NUMBERS[str(value)]
+    if isinstance(value, bytes | decimal.Decimal | dt.datetime | dt.date | dt.time | dt.timedelta):
+        return str(value) if isinstance(value, decimal.Decimal) else value
+    return _nested(value, kind)
+
+
+def _nested(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - whatever Arrow holds
+    if pa.types.is_map(kind):
+        return {key: _plain(item, kind.item_type) for key, item in value}
+    if pa.types.is_struct(kind):
+        return {each.name: _plain(value[each.name], each.type) for each in kind}
+    if isinstance(value, list):
+        return [_plain(item, kind.value_type) for item in value]
+    raise SinkStoppedError(f"a column of type {kind} can't be published as JSON: use Parquet")
+
+
+_NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

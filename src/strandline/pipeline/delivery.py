@@ -1,0 +1,170 @@
+"""Where a sink goes on, and whether a transaction is for it. Pure.
+
+The target's own progress decides (`started`); the store's record of intents is asked only when
+the target has none, or says what nobody intended:
+
+    on record              target's progress        then
+    -------------------    ----------------------   ------------------------------------------
+    nothing                none                     Found: leave a first mark, begin
+    nothing                nothing yet              Go: the mark was left and not recorded
+    founded, intent=done   none                     Found: it is lost, and nothing is in doubt
+    founded, intent>done   none                     Stop: the intent may have been delivered
+    any                    t <= intent              Go: after t
+    any                    t > intent               Stop: somebody else writes there, or the
+                                                    store is older than its target
+    an epoch above ours, here or there              Fence: a newer generation publishes
+
+`verdict` of a transaction at t, with changes, where the one with changes before it is `before`:
+
+    t <= progress                LATE     it is there: drop it
+    before <= progress < t       DUE      deliver it
+    progress < before            EARLY    something is missing in between: read from progress on
+
+Intent(t) is on record before a delivery and done(t) after it. Both only grow, and so does the
+epoch; a transaction without changes has neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.connectors.sink import NOTHING_YET, Progress
+from strandline.errors import InvariantError, invariant
+
+if TYPE_CHECKING:
+    from strandline.model.frontier import Time
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """What is on record in the store about one lineage of a sink."""
+
+    epoch: int = 0
+    intent: int = NOTHING_YET
+    """The last transaction whose delivery was begun, or may have been."""
+    done: int = NOTHING_YET
+    """The last one that is known to be delivered."""
+    reached: int = NOTHING_YET
+    """Everything up to here is delivered, or has no changes. May lag: it costs no write."""
+
+
+class Verdict(StrEnum):
+    """What a transaction is to a sink."""
+
+    LATE = "late"
+    DUE = "due"
+    EARLY = "early"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Leave a mark at `at`, put it on record, and go on after it."""
+
+    at: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Go on after what the target has."""
+
+    after: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing is published until somebody has looked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A newer generation publishes: look at the claim, and at the epoch."""
+
+    epoch: int
+
+
+Start = Found | Go | Stop | Fence
+
+
+def started(mark: Mark | None, progress: Progress | None, epoch: int) -> Start:
+    """Where a publisher of this epoch goes on; the table above."""
+    seen = max(0 if mark is None else mark.epoch, 0 if progress is None else progress.epoch)
+    if seen > epoch:
+        return Fence(seen)
+    intent = NOTHING_YET if mark is None else mark.intent
+    if progress is not None:
+        if progress.t > intent:
+            return Stop(_unintended(progress.t, intent))
+        return Go(progress.t)
+    if mark is None:
+        return Found(Progress(NOTHING_YET, epoch))
+    if mark.intent != mark.done:
+        return Stop(_in_doubt(mark))
+    return Found(Progress(mark.done, epoch))
+
+
+def verdict(t: Time, before: Time, progress: Time) -> Verdict:
+    """What a transaction with changes is to a target that has everything up to `progress`."""
+    invariant(before < t, "transactions are in order")
+    if t <= progress:
+        return Verdict.LATE
+    return Verdict.DUE if before <= progress else Verdict.EARLY
+
+
+def founded(mark: Mark | None, at: Progress) -> Mark:
+    """The record after a mark was left in the target."""
+    if mark is None:
+        return Mark(at.epoch)
+    invariant(mark.done == at.t, "what is left again is what was there")
+    return msgspec.structs.replace(mark, epoch=max(mark.epoch, at.epoch))
+
+
+def intended(mark: Mark | None, t: Time, epoch: int, progress: Time) -> Mark:
+    """The record before t is delivered to a target that has everything up to `progress`.
+
+    What the target has is done, whoever did not come to say so.
+    """
+    mark = _known(mark)
+    invariant(t > progress, f"{t} is delivered already: the target is at {progress}")
+    invariant(progress <= mark.intent, f"the target is at {progress}, and nobody intended that")
+    done = max(mark.done, progress)
+    return msgspec.structs.replace(mark, epoch=max(mark.epoch, epoch), intent=t, done=done)
+
+
+def done(mark: Mark | None, t: Time) -> Mark:
+    """The record after t was delivered."""
+    mark = _known(mark)
+    invariant(t == mark.intent, f"{t} is done and {mark.intent} was intended")
+    return msgspec.structs.replace(mark, done=t, reached=max(mark.reached, t))
+
+
+def reached(mark: Mark | None, t: Time) -> Mark | None:
+    """The record of a sink that has everything up to t, or of one that was never founded."""
+    return mark if mark is None or t <= mark.reached else msgspec.structs.replace(mark, reached=t)
+
+
+def _known(mark: Mark | None) -> Mark:
+    if mark is None:
+        raise InvariantError("a sink delivers nothing before it is founded")
+    return mark
+
+
+def _unintended(t: Time, intent: Time) -> str:
+    last = "none was ever begun" if intent == NOTHING_YET else f"{intent} was the last to be begun"
+    return (
+        f"its target says that transaction {t} was delivered, and on record {last}: the store is "
+        "older than its target, or somebody else writes there; bring the store up to date, or "
+        "publish to a new target"
+    )
+
+
+def _in_doubt(mark: Mark) -> str:
+    return (
+        f"its target's progress is gone, and whether transaction {mark.intent} was delivered is "
+        f"not on record (the last that is: {mark.done}): bring the progress back, or publish to "
+        "a new target"
+    )

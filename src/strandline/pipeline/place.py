@@ -1,0 +1,66 @@
+"""What a sink publishes, where its changes are, and which lineage that is.
+
+A lineage is one history that a target can go on with: the shard of the collection, by its id, and
+the target, by those options that say which one it is. A view whose plan changed has another
+shard, a store that was cleared has other ids, another path is another target: in each case the
+old progress belongs to another lineage and is never mistaken for this one's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from strandline.pipeline.catalog import VIEW, errors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from strandline.connectors.sink import Delivered, Sink
+    from strandline.handles.shard import Shard
+    from strandline.handles.store import Store
+    from strandline.journal.standing import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One `CREATE SINK`: what it publishes, and how its target is reached."""
+
+    name: str
+    source: str
+    identity: Mapping[str, str]
+    """What says which target it is: the connector, and those of its options that name it."""
+    open: Callable[[Delivered], Sink]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The shards behind a sink."""
+
+    shard: Shard
+    errors: Shard | None
+    """What a view's query raised for; tables have none."""
+    lineage: str
+    hold: str
+
+
+def placed(store: Store, standing: Standing, target: Target) -> Place | None:
+    """Where a sink's changes are; `None` before the program was promoted."""
+    bound = standing.bindings.get(target.source)
+    if bound is None:
+        return None
+    shard = store.shard(bound.shard)
+    wrong = standing.bindings.get(errors_of(target.source)) if bound.role == VIEW else None
+    return Place(
+        shard,
+        None if wrong is None else store.shard(wrong.shard),
+        lineage_of(shard.id, target.identity),
+        f"sink.{standing.pipeline}.{target.name}",
+    )
+
+
+def lineage_of(shard_id: str, identity: Mapping[str, str]) -> str:
+    """One word for a shard and a target."""
+    parts = [shard_id, *(f"{name}={value}" for name, value in sorted(identity.items()))]
+    return blake2b("\x00".join(parts).encode(), digest_size=12).hexdigest()

@@ -1,0 +1,70 @@
+"""Files of changes: what is written is read back, exactly, in both formats."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from strandline.connectors import change_files
+from strandline.connectors.change_files import packed, read, unpacked, with_diff, write
+
+D = decimal.Decimal
+COLUMNS = pa.schema(
+    [
+        ("whole", pa.int64()),
+        ("part", pa.float64()),
+        ("exact", pa.decimal128(20, 3)),
+        ("text", pa.string()),
+        ("raw", pa.binary()),
+        ("day", pa.date32()),
+        ("moment", pa.timestamp("us", "UTC")),
+        ("yes", pa.bool_()),
+        ("many", pa.list_(pa.int64())),
+        ("inside", pa.struct([("x", pa.decimal128(5, 1)), ("y", pa.string())])),
+        ("by_name", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+ROWS = [
+    [1, 0.5, D("1.234"), 'a"\n', b"\x00\xff", dt.date(2020, 1, 2),
+     dt.datetime(2020, 1, 2, 3, 4, 5, 6, dt.UTC), True, [1, None], {"x": D("1.5"), "y": None},
+     [("k", 1)]],
+    [2**62, float("inf"), None, "é", None, None, None, False, [], None, []],
+    [None, None, D("-0.001"), None, b"", dt.date(1, 1, 1), None, None, None, {"x": None, "y": "y"},
+     None],
+]  # fmt: skip
+
+
+def changes() -> pa.Table:
+    schema = with_diff(COLUMNS)
+    rows = [dict(zip(schema.names, [*row, 1], strict=True)) for row in ROWS]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+@pytest.mark.parametrize("kind", change_files.KINDS)
+def test_what_is_written_is_read_back(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "part"
+    with path.open("wb") as file:
+        rows, rest = write(file, kind, changes().schema, iter(changes().to_batches()))
+    assert (rows, rest) == (3, None)
+    found = pa.Table.from_batches(read(path, kind, changes().schema))
+    assert found.equals(changes())
+
+
+@pytest.mark.parametrize("kind", change_files.KINDS)
+def test_a_file_is_closed_when_it_is_large(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_files, "ROWS_MAX", 2)
+    left = iter(changes().to_batches(max_chunksize=1))
+    rows, rest = write(io.BytesIO(), kind, changes().schema, left)
+    assert rows == 2
+    assert rest is not None
+    rows, rest = write(io.BytesIO(), kind, changes().schema, rest)
+    assert (rows, rest) == (1, None)
+
+
+def test_a_schema_survives_as_text() -> None:
+    assert unpacked(packed(changes().schema)).equals(changes().schema)

@@ -1,0 +1,67 @@
+"""A lineage is one history that a target can go on with."""
+
+from __future__ import annotations
+
+from tests.pipeline.shop import rig_of, run
+
+from strandline.pipeline.place import Target, lineage_of, placed
+from strandline.pipeline.replica import Replica
+from strandline.testing.lab import Lab, new_store
+
+FILES = {"connector": "files", "path": "/x"}
+
+
+def target(source: str) -> Target:
+    return Target("out", source, FILES, open=None)  # type: ignore[arg-type]  # nobody opens it
+
+
+def test_another_shard_or_another_target_is_another_lineage() -> None:
+    base = lineage_of("s1", FILES)
+    assert lineage_of("s1", dict(reversed(FILES.items()))) == base
+    assert len({base, lineage_of("s2", FILES), lineage_of("s1", {**FILES, "path": "/y"})}) == 3
+
+
+def test_before_a_program_is_promoted_there_is_no_place() -> None:
+    lab = Lab()
+    with new_store(lab) as store:
+        rig = rig_of(store)
+        assert placed(store, rig.journal.refresh(), target("orders")) is None
+    lab.close()
+
+
+def test_a_view_has_an_error_collection_to_wait_for_and_a_table_has_none() -> None:
+    lab = Lab()
+    with new_store(lab) as store:
+        rig = rig_of(store)
+        replica = Replica(rig)
+        run(replica)
+        table = placed(store, rig.journal.standing, target("orders"))
+        view = placed(store, rig.journal.standing, target("large"))
+        assert table is not None
+        assert view is not None
+        assert (table.shard.name, table.errors, table.hold) == (
+            "shop.orders",
+            None,
+            "sink.shop.out",
+        )
+        assert view.errors is not None
+        assert view.errors.name == f"{view.shard.name}_errors"
+        assert table.lineage != view.lineage
+        replica.close()
+    lab.close()
+
+
+def test_a_store_that_was_cleared_has_other_lineages() -> None:
+    found = set()
+    for _ in range(2):
+        lab = Lab()
+        with new_store(lab) as store:
+            rig = rig_of(store)
+            replica = Replica(rig)
+            run(replica)
+            place = placed(store, rig.journal.standing, target("orders"))
+            assert place is not None
+            found.add(place.lineage)
+            replica.close()
+        lab.close()
+    assert len(found) == 2
