@@ -140,7 +140,7 @@ def heeding_signals() -> Iterator[Signals]:
 
     def note(number: int, _: FrameType | None) -> None:
         signals.came = True
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for each in before:
