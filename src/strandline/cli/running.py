@@ -68,9 +68,9 @@ def run_pipeline(wanted: Running, out: Output, engine: NewEngine | None) -> None
         }
         made = f"{counted(len(program.tables), 'table')}, {counted(len(program.views), 'view')}"
         out.event(document, shown(f"{pipeline.name}: {made}, in {store.url}"))
-        with ended_by_signals():
+        with heeding_signals() as signals:
             pipeline.start(until_idle=wanted.until_idle, transactions=wanted.transactions)
-            status = follow_run(pipeline, out)
+            status = follow_run(pipeline, out, signals)
     _tell(pipeline.name, "ended", status, out)
 
 
@@ -85,30 +85,27 @@ def _opened(store: Store, wanted: Running, engine: NewEngine | None) -> Pipeline
     )
 
 
-def follow_run(pipeline: Pipeline, out: Output) -> Status:
+def follow_run(pipeline: Pipeline, out: Output, signals: Signals) -> Status:
     """Say what changes until the replica in this process ends; what ended it is raised."""
     told: tuple[object, ...] = ()
     told_ms = 0.0
+    asked = False
     clock = pipeline.store.env.clock
-    while True:
-        try:
-            ended = pipeline.wait(_LOOK_MS)
-            if ended is not None:
-                return ended
-            now = pipeline.here
-            if now is None:
-                continue
-            new = (now.state, now.committed.time)
-            moved = not told or new[0] != told[0]
-            if moved or (new != told and clock.monotonic_ms() - told_ms >= _TELL_MS):
-                told, told_ms = new, clock.monotonic_ms()
-                _tell(pipeline.name, "progress", now, out)
-        except KeyboardInterrupt:
-            out.event(
-                {"kind": "stopping", "pipeline": pipeline.name},
-                shown("stopping after a checkpoint"),
-            )
+    while (ended := pipeline.wait(_LOOK_MS)) is None:
+        if signals.came and not asked:
+            asked = True
+            stopping: Document = {"kind": "stopping", "pipeline": pipeline.name}
+            out.event(stopping, shown("stopping after a checkpoint"))
             pipeline.stop_here()
+        now = pipeline.here
+        if now is None or asked:
+            continue
+        new = (now.state, now.committed.time)
+        moved = not told or new[0] != told[0]
+        if moved or (new != told and clock.monotonic_ms() - told_ms >= _TELL_MS):
+            told, told_ms = new, clock.monotonic_ms()
+            _tell(pipeline.name, "progress", now, out)
+    return ended
 
 
 def _tell(name: str, kind: str, status: Status, out: Output) -> None:
@@ -128,18 +125,31 @@ def _tell(name: str, kind: str, status: Status, out: Output) -> None:
     out.event(document, line)
 
 
+class Signals:
+    """Whether somebody wants the command to end."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """What ends a service politely is like Ctrl-C."""
+def heeding_signals() -> Iterator[Signals]:
+    """Ctrl-C and what ends a service politely are noted, and no exception: one that comes while a
+    thread is joined would leave the thread taken for ended. A second one ends the command."""
+    signals = Signals()
 
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def note(number: int, _: FrameType | None) -> None:
+        signals.came = True
+        signal.signal(number, before[signal.Signals(number)])
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, note)
     try:
-        yield
+        yield signals
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def replay_pipeline(

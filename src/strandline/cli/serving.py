@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from strandline.cli.opening import opened
 from strandline.cli.output import complain
 from strandline.cli.render import shown
-from strandline.cli.running import ended_by_signals
+from strandline.cli.running import heeding_signals
 from strandline.config import served_token
 from strandline.console.routes import application
 from strandline.console.server import Place, Server
@@ -71,12 +70,12 @@ def serve_store(wanted: Wanted, out: Output, engine: NewEngine | None) -> None:
         out.event(document, shown(f"{server.url} serves {store.url}"))
         if pipeline is not None:
             pipeline.start()
-        with ended_by_signals(), suppress(KeyboardInterrupt):
-            # It ends at a signal, and sends the signal again once it has.
+        with heeding_signals():
+            # The server ends at a signal, and sends the signal again once it has.
             server.run()
-        if pipeline is not None:
-            pipeline.stop_here()
-            pipeline.wait()
+            if pipeline is not None:
+                pipeline.stop_here()
+                pipeline.wait()
 
 
 def _running(store: Store, wanted: Wanted, engine: NewEngine | None) -> Pipeline | None:
