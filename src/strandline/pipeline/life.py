@@ -9,6 +9,7 @@ from strandline.journal.next import Want
 from strandline.pipeline.attendant import Attendant
 from strandline.pipeline.auditor import Auditor
 from strandline.pipeline.presence import Said
+from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.runner import Runner
 
@@ -142,7 +143,10 @@ class Life:
     def _new_runner(self, rig: Rig) -> Runner:
         if self.runs:
             raise UsageError(f"pipeline {self._pipeline} runs in this process already")
-        self._runner = Runner(self._made(rig), self._env, rig.settings)
+        # Who only reads publishes nothing, and neither does a program without sinks.
+        publishes = bool(rig.sinks) and not self._means.read_only
+        publishing = Publishing(rig, self._means.replica or "") if publishes else None
+        self._runner = Runner(self._made(rig), self._env, rig.settings, publishing)
         return self._runner
 
     def _made(self, rig: Rig) -> Replica | Auditor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from strandline.connectors.sink import SinkPorts
 from strandline.errors import HandleClosedError, NotFoundError, StalledError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
@@ -26,6 +27,7 @@ from strandline.pipeline.replay import replay
 from strandline.pipeline.report import history_of, status_of
 from strandline.pipeline.requests import Requests
 from strandline.pipeline.rig import rigged
+from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
 from strandline.views.parse import parse
@@ -365,6 +367,7 @@ class Pipeline:
                 computer=self._made().computer,
                 settings=self._means.settings,
                 reopen=lambda earlier, names: open_sources(earlier, ports, names),
+                sinks=targets(program, SinkPorts(ports.resolve, self.store.env.random.token)),
             )
         return self._rig
 
