@@ -383,7 +383,7 @@ CASES = {
         Case(
             "pipeline",
             verdicts.pipelines,
-            off=("suspend", "stuck", "store_jump"),
+            off=("stuck",),
             clean=False,
             faults_ms=2_000,
             judge=verdicts.judge,
