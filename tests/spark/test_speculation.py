@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # With the other clusters: they would take each other's cores.
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.xdist_group("cluster"),
 ]
 
