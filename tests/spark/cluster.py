@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path(pyspark.__file__).parent
-PATIENCE_S = 180
+PATIENCE_S = 300
 MARK = "STRANDLINE_TEST_CLUSTER"
 LOOPBACK = "127.0.0.1"
 ELSEWHERE = "127.0.0.2"
@@ -177,6 +177,7 @@ class Driver:
         self._folder = folder
         self._mark = f"{folder} driver"
         self._errors = folder / "driver.log"
+        self._told = 0
         environment = {name: value for name, value in os.environ.items() if name[:5] != "SPARK"}
         environment.pop("PYSPARK_PYTHON", None)
         with self._errors.open("wb") as errors:
@@ -197,14 +198,18 @@ class Driver:
     def tell(self, verb: str, **arguments: object) -> None:
         """Let it do something; `answer` waits for what comes of it."""
         assert self._started.stdin is not None
-        self._started.stdin.write(json.dumps([verb, arguments]).encode() + b"\n")
+        self._told += 1
+        self._started.stdin.write(json.dumps([self._told, verb, arguments]).encode() + b"\n")
         self._started.stdin.flush()
 
     def answer(self) -> object:
+        """What came of what it was told last; a test that gave up has left its answer unread."""
         assert self._started.stdout is not None
-        line = self._started.stdout.readline()
-        assert line, f"the driver has ended:\n{self._errors.read_text()[-4000:]}"
-        kind, value = json.loads(line)
+        number = 0
+        while number < self._told:
+            line = self._started.stdout.readline()
+            assert line, f"the driver has ended:\n{self._errors.read_text()[-4000:]}"
+            number, kind, value = json.loads(line)
         assert kind == "done", f"{value}\n{self._errors.read_text()[-4000:]}"
         return value
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # One worker runs them all: they share the processes, which take most of the time to start.
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.xdist_group("cluster"),
 ]
 

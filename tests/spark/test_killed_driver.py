@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+# Two sessions start in the one test: its own, and the one that is killed.
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(600)]
 
 LEFT = {"gathered": {"rows"}, "resolved": {"rows", "parquet"}, "put": {"parquet"}}
 """What kinds of objects the steps that were done have put."""

@@ -7,9 +7,10 @@ this machine's own addresses.
 from __future__ import annotations
 
 import json
-import sysconfig
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from tests.spark.cluster import (
     ELSEWHERE,
@@ -24,15 +25,16 @@ from tests.spark.cluster import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # With the other clusters: they would take each other's cores.
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.xdist_group("cluster"),
 ]
 
+PACKAGES = Path(pa.__file__).parents[1]
+"""Not what `sysconfig` says: the floor's environment has a folder that holds Spark alone."""
 EAGER = {
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
@@ -74,7 +76,7 @@ def driver(folder: Path, standalone: Standalone, events: Path) -> Iterator[Drive
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.executor.memory": "512m",
-        "spark.executorEnv.PYTHONPATH": f"{ROOT}/src:{sysconfig.get_path('purelib')}",
+        "spark.executorEnv.PYTHONPATH": f"{ROOT}/src:{PACKAGES}",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.compress": "false",
