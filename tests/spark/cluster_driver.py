@@ -38,6 +38,8 @@ LAYOUT = "id long, name string, step long"
 PAD = 1000
 """Bytes in a name, where a task shall have so many rows that it puts a part before it ends."""
 PADDED = 3000
+APART = 100_000
+"""From the first id of a task to that of the next, where tasks make their rows themselves."""
 HANGING = strandline.Settings(lease_ms=3_000, inline_max_bytes=0)
 
 
@@ -226,7 +228,8 @@ def gated_rows(folder: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
                 for at in range(10):
                     if at == 9 and task == 0 and context.attemptNumber() == 0:
                         wait_at(folder)
-                    ids = range(task * 100_000 + at * 9_000, task * 100_000 + at * 9_000 + 9_000)
+                    start = task * APART + at * 9_000
+                    ids = range(start, start + 9_000)
                     columns = [list(ids), [f"{n:0{PAD}}" for n in ids], [0] * len(ids)]
                     yield pa.record_batch(columns, ["id", "name", "step"])
 

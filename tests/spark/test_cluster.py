@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from tests.spark.cluster import (
     LOOPBACK,
@@ -18,6 +19,7 @@ from tests.spark.cluster import (
     leftovers,
     wait_for,
 )
+from tests.spark.cluster_driver import APART
 
 from strandline.spark.pack import pack
 
@@ -106,6 +108,14 @@ def test_executors_never_touch_consensus(
     assert [each for each in opened if each.event == "sqlite3.connect"] == []
 
 
+def parts(store: Path) -> list[Path]:
+    return list(store.glob("blobs/*/*/*.parquet"))
+
+
+def first_id(part: Path) -> int:
+    return pq.ParquetFile(part).read(["id"])["id"][0].as_py()
+
+
 @pytest.mark.parametrize("victim", ["executor", "worker"])
 def test_killing_it_while_it_writes_leaves_orphans_only(
     connected: Driver, standalone: Standalone, folder: Path, victim: str
@@ -113,8 +123,8 @@ def test_killing_it_while_it_writes_leaves_orphans_only(
     store, gate = folder / f"written {victim}", Gate(folder / f"gate of {victim}")
     connected.tell("append", folder=str(store), gate=str(gate.folder))
     worker = gate.first(standalone.logs)
-    # A part of the first attempt is there, and nothing refers to it.
-    wait_for(lambda: list(store.glob("blobs/*/*/*.parquet")), standalone.logs)
+    # A part of the first attempt is there, and nothing refers to it. The other task has its own.
+    wait_for(lambda: any(first_id(path) < APART for path in parts(store)), standalone.logs)
     kill(executor_of(worker) if victim == "executor" else worker)
     gate.open()
     assert connected.answer() == 180_000
