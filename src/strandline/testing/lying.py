@@ -15,10 +15,11 @@ from strandline.errors import ReplayDivergedError
 from strandline.handles.verify import digest_at
 from strandline.journal.log import Journal
 from strandline.model.digest import Digest
+from strandline.parts.consolidate import as_updates
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import updates_digest
 from strandline.pipeline.replica import Replica
-from strandline.testing.pipelines import SETTINGS, SWITCHED, rig_of
+from strandline.testing.pipelines import SETTINGS, SWITCHED, rig_of, switched
 from strandline.testing.roles import TOLERATED
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class _Lying:
         rig = rig_of(self._shop, self._process.store, SETTINGS)
         self._computer = LyingComputer(self._process, rig.computer, rig.journal.pipeline)
         self.replica = Replica(replace(rig, computer=self._computer))
+        self._program = rig.program.hash
 
     def step(self) -> None:
         self._computer.lie = ""
@@ -66,7 +68,9 @@ class _Lying:
             self.replica.step()
         except ReplayDivergedError:
             self._process.world.sim.sometimes(f"a liar was told: {self._computer.lie}")
-        except SWITCHED:
+        except SWITCHED as error:
+            if not switched(error, self.replica, self._program):
+                raise
             self.replica.close()
             self._process.sleep(100)
             self._start()
@@ -128,6 +132,7 @@ class LyingComputer:
 
     def _extra(self, work: Work) -> dict[str, Delta]:
         schema = self._process.store.shard(work.shards["orders_errors"]).state().schema
-        row = {"id": b"made up", "partition": "0", "offset": work.time, "reason": "", "value": b""}
-        updates = pa.Table.from_pylist([{**row, "_diff": 1}], schema.updates())
+        row = {"id": b"%d" % work.time, "partition": "0", "offset": 0, "reason": "", "value": b""}
+        made = pa.Table.from_pylist([row], schema.arrow())
+        updates = as_updates(made, made.column_names)
         return {"orders_errors": Delta(updates_digest(updates, schema), updates)}

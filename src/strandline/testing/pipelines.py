@@ -136,13 +136,23 @@ def replica(shop: Shop) -> Role:
     return run
 
 
+def switched(error: Exception, replica: Replica, program: str) -> bool:
+    """Whether a replica failed since another program than its own was promoted, or is fenced."""
+    return isinstance(error, FencedError) or replica.standing.program != program
+
+
 class _Running:
     """A replica that is started again when another program was promoted."""
 
     def __init__(self, shop: Shop, process: Host) -> None:
         self._shop = shop
         self._process = process
-        self.replica = Replica(rig_of(shop, process.store, SETTINGS))
+        self._start()
+
+    def _start(self) -> None:
+        rig = rig_of(self._shop, self._process.store, SETTINGS)
+        self._program = rig.program.hash
+        self.replica = Replica(rig)
 
     def step(self) -> None:
         if self._process.random.random() < 0.03:
@@ -150,11 +160,13 @@ class _Running:
         try:
             if self.replica.step() > 0:
                 self._process.sleep(40)
-        except SWITCHED:
+        except SWITCHED as error:
+            if not switched(error, self.replica, self._program):
+                raise
             # Another program was promoted, or is about to be told to this process.
             self.replica.close()
             self._process.sleep(40)
-            self.replica = Replica(rig_of(self._shop, self._process.store, SETTINGS))
+            self._start()
         except Exception:
             self.replica.renew()
             raise
