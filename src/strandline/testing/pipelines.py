@@ -78,6 +78,8 @@ class Shop:
     sent: int = 0
     fed: bool = False
     """Nothing more is sent."""
+    shopped: bool = True
+    """No more explicit transactions come."""
     seen: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
     """What readers saw of a shard at a time."""
     wrong: list[str] = field(default_factory=list)
@@ -147,6 +149,7 @@ class _Running:
     def __init__(self, shop: Shop, process: Host) -> None:
         self._shop = shop
         self._process = process
+        self._finished = False
         self._start()
 
     def _start(self) -> None:
@@ -158,7 +161,10 @@ class _Running:
         if self._process.random.random() < 0.03:
             self.replica.want(Want.CHECKPOINT)
         try:
-            if self.replica.step() > 0:
+            last = self._shop.fed and self._shop.shopped
+            idle = self.replica.step() > 0
+            self._finished = last and idle
+            if idle:
                 self._process.sleep(40)
         except SWITCHED as error:
             if not switched(error, self.replica, self._program):
@@ -172,9 +178,9 @@ class _Running:
             raise
 
     def done(self) -> bool:
-        """Nothing more is sent, and all that was is committed."""
+        """Nothing more comes, and there was nothing left to do since."""
         standing = self.replica.standing
-        return self._shop.fed and standing.sealed is None and taken_all(self._shop, standing)
+        return self._finished and standing.sealed is None and taken_all(self._shop, standing)
 
 
 def promoter(shop: Shop, after_ms: float) -> Role:
@@ -228,6 +234,7 @@ def shopper(shop: Shop) -> Role:
             except (StoreError, ConflictError, NotFoundError) as error:
                 process.world.sim.sometimes(f"a shopper: {type(error).__name__}")
             process.sleep(400)
+        shop.shopped = True
 
     return run
 
