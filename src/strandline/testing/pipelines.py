@@ -103,7 +103,8 @@ def feeder(shop: Shop) -> Role:
     """Sends orders and deletions of a few keys, while faults last."""
 
     def run(process: Host) -> None:
-        while process.running():
+        # At least one: whoever reads waits for the first transaction.
+        while process.running() or not shop.sent:
             key = process.random.randrange(_KEYS)
             shop.sent += 1
             # Some come late: what a key holds by then, or held when it went, is newer.
@@ -192,7 +193,8 @@ def promoter(shop: Shop, after_ms: float) -> Role:
         running.want(Want.PROMOTE)
         while running.wants() or builds(running.standing, running.standing.next_t):
             try:
-                running.step()
+                if running.step() > 0:
+                    process.sleep(40)
             except (StoreError, LeaseLostError):
                 running.renew()
                 process.sleep(50)
