@@ -78,6 +78,8 @@ class Shop:
     sent: int = 0
     fed: bool = False
     """Nothing more is sent."""
+    shopped: bool = True
+    """No more explicit transactions come."""
     seen: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
     """What readers saw of a shard at a time."""
     wrong: list[str] = field(default_factory=list)
@@ -101,7 +103,8 @@ def feeder(shop: Shop) -> Role:
     """Sends orders and deletions of a few keys, while faults last."""
 
     def run(process: Host) -> None:
-        while process.running():
+        # At least one: whoever reads waits for the first transaction.
+        while process.running() or not shop.sent:
             key = process.random.randrange(_KEYS)
             shop.sent += 1
             # Some come late: what a key holds by then, or held when it went, is newer.
@@ -147,6 +150,7 @@ class _Running:
     def __init__(self, shop: Shop, process: Host) -> None:
         self._shop = shop
         self._process = process
+        self._finished = False
         self._start()
 
     def _start(self) -> None:
@@ -158,7 +162,10 @@ class _Running:
         if self._process.random.random() < 0.03:
             self.replica.want(Want.CHECKPOINT)
         try:
-            if self.replica.step() > 0:
+            last = self._shop.fed and self._shop.shopped
+            idle = self.replica.step() > 0
+            self._finished = last and idle
+            if idle:
                 self._process.sleep(40)
         except SWITCHED as error:
             if not switched(error, self.replica, self._program):
@@ -172,9 +179,9 @@ class _Running:
             raise
 
     def done(self) -> bool:
-        """Nothing more is sent, and all that was is committed."""
+        """Nothing more comes, and there was nothing left to do since."""
         standing = self.replica.standing
-        return self._shop.fed and standing.sealed is None and taken_all(self._shop, standing)
+        return self._finished and standing.sealed is None and taken_all(self._shop, standing)
 
 
 def promoter(shop: Shop, after_ms: float) -> Role:
@@ -186,7 +193,8 @@ def promoter(shop: Shop, after_ms: float) -> Role:
         running.want(Want.PROMOTE)
         while running.wants() or builds(running.standing, running.standing.next_t):
             try:
-                running.step()
+                if running.step() > 0:
+                    process.sleep(40)
             except (StoreError, LeaseLostError):
                 running.renew()
                 process.sleep(50)
@@ -228,6 +236,7 @@ def shopper(shop: Shop) -> Role:
             except (StoreError, ConflictError, NotFoundError) as error:
                 process.world.sim.sometimes(f"a shopper: {type(error).__name__}")
             process.sleep(400)
+        shop.shopped = True
 
     return run
 

@@ -52,7 +52,7 @@ _Stored = dict[int, tuple[int, int | None]]
 
 def pipelines(world: World) -> None:
     """Two replicas, a feeder, a shopper, a reader and upkeep; in some, a new program."""
-    shop = Shop()
+    shop = Shop(shopped=False)
     world.batches[NAME] = shop  # type: ignore[assignment]  # what a history keeps, whatever it is
     world.start("f1", feeder(shop))
     world.start("a", replica(shop))
