@@ -34,6 +34,7 @@ REFUSED = {
     "process", "processes", "util", "utils",
 }
 # fmt: on
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 SQL = re.compile(
     r"\s*(select\b.*\b(from|where)\b|insert\s+(or\s+\w+\s+)?into\b|update\b.*\bset\b|delete\s+from\b"
     r"|(create|drop|alter)\s+(unique\s+)?(table|index|view|trigger)\b|pragma\b|attach\b)",
@@ -275,6 +276,14 @@ def no_text_names_a_private_place(root: Path) -> Iterator[str]:
             yield f"remove `{found}` from {name}: it names a place on somebody's machine"
 
 
+def links_lead_somewhere(root: Path) -> Iterator[str]:
+    for name, text in texts(root):
+        if name.endswith(".md"):
+            for target in sorted(set(LINK.findall(text))):
+                if not (root / name).parent.joinpath(target).exists():
+                    yield f"mend the link to {target} in {name}: there is no such file"
+
+
 CHECKS = [
     maps_list_every_module_once,
     maps_hold_nothing_else,
@@ -288,6 +297,7 @@ CHECKS = [
     nothing_is_pickled,
     sql_is_never_put_together,
     no_text_names_a_private_place,
+    links_lead_somewhere,
 ]
 
 
@@ -362,6 +372,8 @@ PLANTED = [
     (sql_is_never_put_together, DISK, "db.execute('DROP ' + x)", "builds SQL"),
     (sql_is_never_put_together, DISK, "q = 'DELETE FROM {}'.format(x)", "builds SQL"),
     (no_text_names_a_private_place, "README.md", "see /ho" + "me/ann/lake", "names a place"),
+    (links_lead_somewhere, "README.md", "see [it](docs/gone.md#here)", "docs/gone.md in README.md"),
+    (links_lead_somewhere, "docs/x.md", "[up](../gone.md)", "../gone.md in docs/x.md"),
     (no_text_names_a_private_place, ".ci/run", "cd /ro" + "ot/x", "names a place"),
 ]
 
