@@ -30,7 +30,7 @@ PYTHON ?=
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
 
 # Tests that share a Spark session share a worker, and so a JVM; the others go where there is room.
-PYTEST := -m pytest -n $(JOBS) --dist loadgroup
+PYTEST := -m pytest -n $(JOBS) --dist loadgroup --durations=20
 
 .PHONY: help setup java maven check unit test floor simulate chaos bench peers broker demo lock clean
 

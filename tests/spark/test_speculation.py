@@ -122,6 +122,7 @@ def test_speculation_gives_what_local_mode_gives(
     assert found == truth
 
 
+@pytest.mark.slow
 def test_a_second_attempt_overtakes_one_that_saves(
     driver: Driver, standalone: Standalone, events: Path, folder: Path
 ) -> None:
@@ -134,8 +135,15 @@ def test_a_second_attempt_overtakes_one_that_saves(
     assert leftovers(store)
 
 
-@pytest.mark.parametrize("winner", [0, 1])
-@pytest.mark.parametrize("verb", ["append", "upsert"])
+@pytest.mark.parametrize(
+    ("verb", "winner"),
+    [
+        ("upsert", 1),
+        pytest.param("upsert", 0, marks=pytest.mark.slow),
+        pytest.param("append", 0, marks=pytest.mark.slow),
+        pytest.param("append", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_of_two_attempts_at_once_one_is_committed_and_the_other_is_an_orphan(
     driver: Driver, standalone: Standalone, events: Path, folder: Path, verb: str, winner: int
 ) -> None:
