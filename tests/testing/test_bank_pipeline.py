@@ -6,7 +6,6 @@ from strandline.testing.bank_pipeline import BANK
 from strandline.testing.cases import CASES
 from strandline.testing.mutants import catch
 
-
 SLICE = [
     "aborted_handle_is_committed",
     "tombstones_are_ignored",
