@@ -166,6 +166,7 @@ def one_partition(spark):
     spark.catalog.dropTempView("v")
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(number(), boolean()), min_size=12, max_size=12), st.booleans())
 def test_any_expression_has_sparks_value_and_type_or_raises_where_spark_does(

@@ -31,7 +31,7 @@ def writer(store):
 
 def work(time, writer=None):
     writers = {} if writer is None else {"t": writer}
-    return Work("shop", time, 0, None, (), {"t": "t"}, writers)
+    return Work("shop", time, 0, None, (), {"t": "t"}, writers=writers)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_changes_apply_to_what_was_there(tmp_path, spark, key, changes, after, i
         with store.shard("t", COLUMNS, key).writer() as writer:
             writer.compare_and_append(table(old), lower=0, upper=1)
             desks = Desks(store)
-            work = Work("shop", 1, 0, None, (), {"t": "t"}, {"t": writer})
+            work = Work("shop", 1, 0, None, (), {"t": "t"}, writers={"t": writer})
             with Premises(desks, work) as premises:
                 rows = table([each[:2] for each in changes])
                 rows = rows.append_column("_diff", pa.array([each[2] for each in changes]))

@@ -69,7 +69,7 @@ class Transactions:
             self.program,
             intakes,
             {each.name: each.shard for each in self.collections},
-            self.writers if writes else {},
+            writers=self.writers if writes else {},
         )
 
     def run(self, *intakes: Intake) -> Computed:

@@ -50,10 +50,10 @@ class Work:
     intakes: tuple[Intake, ...]
     shards: Mapping[str, str]
     """The shard of each collection: tables, views, and their errors."""
-    builds: frozenset[str] = frozenset()
+    builds: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Views that have their shard since this very time: they are computed in full, whatever came,
     and what their shards hold from an earlier life goes."""
-    writers: Mapping[str, Writer] = field(default_factory=dict)
+    writers: Mapping[str, Writer] = field(default_factory=dict, kw_only=True)
     """Under whose id a computer may put parts, for each collection; it never appends by them."""
 
     def whole(self, view: View) -> bool:

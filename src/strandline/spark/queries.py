@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import NullType, StringType, StructField, StructType
 
@@ -57,7 +57,8 @@ def raising() -> Iterator[None]:
 
     Spark's Python side logs such an error with both stacks; here it is expected, so it does not.
     """
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    # Spark's own kind of logger: a plain one of that name would fail whoever logs by it later.
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [each.disabled for each in loggers]
     for each in loggers:
         each.disabled = True
