@@ -14,7 +14,7 @@ def test_defaults_follow_the_key_and_the_envelope():
     plain, keyed = reading(SCHEMA, (), {}), reading(SCHEMA, ("id",), {})
     assert (plain.envelope, plain.keyed, plain.new_columns) == ("append", False, "ignore")
     assert (keyed.envelope, keyed.keyed, keyed.format) == ("upsert", True, "json")
-    assert reading(SCHEMA, ("id",), {"envelope": "debezium"}).new_columns == "add"
+    assert reading(SCHEMA, ("id",), {"envelope": "debezium"}).new_columns == "ignore"
 
 
 def test_options_say_how_rows_are_read():

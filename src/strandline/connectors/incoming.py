@@ -1,7 +1,7 @@
 """From a source's rows to rows that the upsert kernel takes, and to error rows. Pure.
 
 `decode` never raises for what a source sent. Its table has the columns of the table that is fed,
-in all rows but errors and truncations, and beside them
+in all rows but errors, and beside them
 
     `_delete`      bool          its key holds nothing from now on
     `_diff`        int64         how often: 1, but for changes of a shard that is appended
@@ -12,7 +12,6 @@ in all rows but errors and truncations, and beside them
                                  the error that it heals
     `_error`       string        why there is no row; null for good rows
     `_raw`         binary        the value that could not be decoded
-    `_truncate`    bool          no key holds anything from here on
 
 The order of a key's rows is `sequenceBy`, then `_partition`, then `_offset`, everywhere.
 """
@@ -52,7 +51,6 @@ OURS = (
     pa.field("_id", pa.binary(), nullable=False),
     pa.field("_error", pa.string()),
     pa.field("_raw", pa.binary()),
-    pa.field("_truncate", pa.bool_(), nullable=False),
 )
 ERRORS = pa.schema(
     [
@@ -87,22 +85,13 @@ class Incoming:
             kept = kept.append_column(f"{ORDER}{at}", good[name])
         return kept
 
-    @property
-    def truncations(self) -> list[tuple[str, int]]:
-        """Where the source says that no key holds anything. Whoever applies it replaces the
-        table's content by the rows of that partition beyond the last such offset."""
-        found = self.table.filter(self.table["_truncate"])
-        return list(zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True))
-
     def _good(self) -> pa.Table:
-        return self.table.filter(
-            pc.and_(self.table["_error"].is_null(), pc.invert(self.table["_truncate"]))
-        )
+        return self.table.filter(self.table["_error"].is_null())
 
     def errors(self) -> pa.Table:
         """What happens to error rows: set by errors, deleted by good rows of the same id; for the
         upsert kernel, in the order of the source."""
-        found = self.table.filter(pc.invert(self.table["_truncate"]))
+        found = self.table
         columns = [found[each] for each in ("_id", "_partition", "_offset", "_error", "_raw")]
         gone = found["_error"].is_null()
         columns[3] = pc.fill_null(columns[3], "")
@@ -145,12 +134,11 @@ def _header_names(line: bytes) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Found:
-    """Good events, refused ones and truncations of some rows, each with the row's place."""
+    """Good events and refused ones of some rows, each with the row's place."""
 
     places: list[int]
     events: list[Event]
     refused: dict[int, str]
-    truncated: list[int]
 
 
 def _decoded(
@@ -165,7 +153,7 @@ def _decoded(
 
 
 def _events(values: Sequence[bytes | None], envelope: Envelope) -> _Found:
-    found = _Found([], [], {}, [])
+    found = _Found([], [], {})
     for place, value in enumerate(values):
         try:
             message, keep = (None, ()) if value is None else envelope.parse(value)
@@ -175,8 +163,6 @@ def _events(values: Sequence[bytes | None], envelope: Envelope) -> _Found:
         event = envelope.read(message, keep)
         if isinstance(event, Refused):
             found.refused[place] = event.reason
-        elif event is not None and event.truncate:
-            found.truncated.append(place)
         elif event is not None:
             found.places.append(place)
             found.events.append(event)
@@ -259,11 +245,10 @@ def _assembled(
     delete = np.fromiter((event.delete for event in found.events), np.bool_, len(found.events))
     keep = [event.keep or None for event in found.events]
     _refuse_nulls(rows, delete, keep, found, reading)
-    places = np.array([*found.places, *found.truncated], np.int64)
+    places = np.array(found.places, np.int64)
     bad = [place for place in sorted(found.refused) if place not in set(found.places)]
     places = np.concatenate((places, np.array(bad, np.int64)))
     extra = len(places) - len(found.places)
-    truncate = np.isin(places, np.array(found.truncated, np.int64))
     errors = pa.array([found.refused.get(place) for place in places.tolist()], pa.string())
     taken = given.take(pa.array(places))
     wrong = errors.is_valid()
@@ -275,7 +260,6 @@ def _assembled(
         "_offset": taken[layout.OFFSET],
         "_error": errors,
         "_raw": pc.if_else(wrong, taken[layout.VALUE], None),
-        "_truncate": pa.array(truncate),
     }
     padded = [
         pa.chunked_array([*each.chunks, pa.nulls(extra, each.type)], each.type)
@@ -338,7 +322,7 @@ def _typed(given: pa.Table, reading: Reading) -> Incoming:
         for each in layout.own_columns(given.schema)
         if reading.new_columns == "add" and each.name not in known
     }
-    found = _Found([*range(given.num_rows)], [], {}, [])
+    found = _Found([*range(given.num_rows)], [], {})
     columns = [_cast_column(given, each, found) for each in reading.schema]
     deletes = pa.chunked_array([pa.repeat(False, given.num_rows)])
     if layout.DELETE in given.schema.names:

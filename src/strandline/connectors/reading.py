@@ -82,7 +82,7 @@ def reading(schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str])
         options.get("format", "json"),
         envelope,
         names(options.get("sequenceBy", "")),
-        options.get("newColumns", "add" if envelope == "debezium" else "ignore"),
+        options.get("newColumns", "ignore"),
         Notation(options.get("numberUnit", "ms"), options.get("decimals", "text")),
         options.get("csv.delimiter", ","),
         names(options.get("csv.columns", "")),

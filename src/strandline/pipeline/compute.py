@@ -34,8 +34,6 @@ class Intake:
     table: str
     splits: tuple[Split, ...] = ()
     staged: tuple[StagedRef, ...] = ()
-    replaces: bool = False
-    """The rows are all that the table holds from now on; only the difference is emitted."""
 
 
 @dataclass(frozen=True, slots=True)

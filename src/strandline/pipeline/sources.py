@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.connectors.generator import columns_option
+from strandline.connectors.push import PushSource
 from strandline.connectors.reading import OPTIONS
 from strandline.connectors.registry import open_source
+from strandline.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,7 +34,9 @@ def open_sources(
             if names is not None and table.name not in names:
                 continue
             name = _CONNECTORS.get(table.connector, table.connector)
-            opened[table.name] = open_source(name, options_of(table), ports)
+            _refuse_unbuilt(table)
+            source = opened[table.name] = open_source(name, options_of(table), ports)
+            refuse_forgetful(table.name, source)
     except BaseException:
         close_sources(opened)
         raise
@@ -47,6 +51,28 @@ def options_of(table: Table) -> dict[str, str]:
     if table.connector == "generator" and "columns" not in own and table.key:
         own["columns"] = columns_option(table.columns, table.key[0])
     return own
+
+
+def refuse_forgetful(table: str, source: Source) -> None:
+    """What is sealed has to be there until it is computed; only pushes are staged so far."""
+    if not source.replayable and not isinstance(source, PushSource):
+        raise UsageError(
+            f"table {table}: its source may lose rows of a range that was sealed (a compacted "
+            "topic, or one whose settings can't be read); use a topic that keeps its rows"
+        )
+
+
+def _refuse_unbuilt(table: Table) -> None:
+    if table.on_error != "collect":
+        raise UsageError(
+            f"table {table.name}: onError 'fail' is not built yet, as nothing could be done about "
+            f"what it stops at; leave it out and look at {table.errors}"
+        )
+    if table.options.get("newColumns", "ignore") != "ignore":
+        raise UsageError(
+            f"table {table.name}: newColumns 'add' is not built yet: declare the columns, or "
+            "leave the option out to ignore fields without one"
+        )
 
 
 def close_sources(sources: Mapping[str, Source]) -> None:
