@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.upkeep.units import rows_pile_up
 from strandline.upkeep.upkeep import Upkeep
 
 from .upkeep_lab import Table
@@ -89,5 +90,7 @@ def test_rows_that_pile_up_are_moved_without_waiting_for_the_next_pause(lab):
     for n in range(8):
         table.append((n, "x", 1))
         upkeep.nudge(table.machine)
-    wait_until(table, lambda: table.state.inline_bytes() == 0)
+    # A round that begins in their middle may leave a few behind: too few to be moved at once.
+    wait_until(table, lambda: not rows_pile_up(table.state, table.env.settings))
     upkeep.stop()
+    assert upkeep.status()["orders"].rounds > 0
