@@ -7,7 +7,7 @@ import pytest
 
 from strandline.errors import ConflictError, InvariantError, SinceError, StoreError
 from strandline.journal import record as r
-from strandline.journal.checkpoint import Checkpoints, Facts, may_checkpoint, staged_keys
+from strandline.journal.checkpoint import Checkpoints, Facts, may_checkpoint
 from strandline.journal.log import Journal, Lost
 from strandline.journal.staging import INLINE_MAX, program_record, snapshots, stage
 from strandline.journal.standing import Standing
@@ -236,21 +236,6 @@ def test_a_staged_program_stays_while_anything_that_is_left_may_run_it(lab: Lab)
     assert [lab.blob.get(key) is not None for key in keys] == [False, False, True, True]
     oldest = Checkpoints(journal).before(Checkpoints(journal).verifiable_from())
     assert (oldest.epoch, oldest.program) == (5, "p5")
-
-
-@pytest.mark.parametrize(
-    ("record", "keys"),
-    [
-        (r.Input(0, "e", "t", None, (r.StagedRef("a", b"", 0, 0), r.StagedRef("b", b"", 0, 0)), {}),
-         ["a", "b"]),
-        (r.Amend(0, "e", None, (r.StagedRef("c", b"", 0, 0),), ""), ["c"]),
-        (r.Program("p", None, r.StagedRef("d", b"", 0, 0)), ["d"]),
-        (r.Program("p", "x", None), []),
-        (r.Seal(0), []),
-    ],
-)  # fmt: skip
-def test_what_a_record_refers_to(record, keys):
-    assert list(staged_keys(record)) == keys
 
 
 # Computing again.

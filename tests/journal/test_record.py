@@ -40,3 +40,19 @@ def test_numbers_and_epochs_are_written_one_way():
 
 def test_an_abort_has_no_time():
     assert r.Abort("h1", "by its user").t is None
+
+
+@pytest.mark.parametrize(
+    ("record", "keys"),
+    [
+        (r.Input(0, "e", "t", None, (r.StagedRef("a", b"", 0, 0), r.StagedRef("b", b"", 0, 0)), {}),
+         ["a", "b"]),
+        (r.Amend(0, "e", None, (r.StagedRef("c", b"", 0, 0),), ""), ["c"]),
+        (r.Program("p", None, r.StagedRef("d", b"", 0, 0)), ["d"]),
+        (r.Program("p", "x", None), []),
+        (r.Checkpoint(1, 1, "p", "c", {}, b"", r.StagedRef("e", b"", 0, 0), ()), ["e"]),
+        (r.Seal(0), []),
+    ],
+)  # fmt: skip
+def test_what_a_record_refers_to(record, keys):
+    assert [ref.key for ref in r.refs_of(record)] == keys

@@ -9,5 +9,6 @@ entries     shell  the entries in Consensus: read, searched, written and forgott
 log         shell  a journal as one process sees it: read on, propose the next entry, cut
 timeline    shell  a pipeline's journal as the timeline of its shards
 handles     shell  explicit transactions that are open: what they staged so far
+fsck        shell  proves that journals are what they say, and finds what no record refers to
 checkpoint  shell  where a pipeline can go on from, and below which its journal may be cut
 """

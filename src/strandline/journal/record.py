@@ -20,11 +20,14 @@ raises `FORM`.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
 from strandline.model.frontier import Time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FORM = 1
 """The newest form of records that this version writes and reads."""
@@ -189,6 +192,16 @@ def kind_of(record: Record | type[Record]) -> str:
 
 
 KINDS = tuple(kind_of(each) for each in RECORDS)
+
+
+def refs_of(record: Record) -> Iterator[StagedRef]:
+    """The objects that a record refers to."""
+    if isinstance(record, (Input, Amend)):
+        yield from record.staged
+    elif isinstance(record, Program) and record.staged is not None:
+        yield record.staged
+    elif isinstance(record, Checkpoint):
+        yield record.snapshot
 
 
 def lsn_text(lsn: int) -> str:
