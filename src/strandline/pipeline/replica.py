@@ -33,7 +33,7 @@ from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds, shards
 from strandline.pipeline.land import Landing
 from strandline.pipeline.planner import Planner
-from strandline.pipeline.retain import cut, keep
+from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
 
 if TYPE_CHECKING:
@@ -219,6 +219,7 @@ class Replica:
         for endpoint, source in rig.sources.items():
             source.acknowledge(after.acknowledged.get(endpoint, {}))
         keep(rig, after)
+        release(rig, after)
         cut(rig, checkpoints, after)
 
     def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
