@@ -50,6 +50,10 @@ SHOWN = [
             "What you saw:",
         ],
     ),
+    (
+        "ingest.py",
+        ["one replica stops here", "running, settled up to {6}", "as of 5: apples 4, plums 7"],
+    ),
     ("two_writers.py", ["holds 200 rows: {'left': 100, 'right': 100}"]),
     (
         "time_travel.py",
