@@ -28,6 +28,8 @@ from tests.kills.judge import against_oracle
 from tests.kills.shop import GENERATED, program
 from tests.kills.watch import NAME, Watch, sampled
 
+from strandline.store.locate import who_writes
+
 SEED = 20_261_117
 SAMPLES = 50
 PATIENCE_S = 100
@@ -175,8 +177,9 @@ class Racing:
             left = seconds - (time.monotonic() - stopped)
             time.sleep(max(0.0, left))
         else:
-            # Whoever holds the lock lets nobody write; that it goes on as soon as it may is all
-            # that can be asked for.
+            held = who_writes(str(self._store))
+            if held is None or (held.pid, held.stopped) != (life.pid, True):
+                self._wrong(f"one is stopped and holds no lock, the other stands; {held} writes")
             self.outcome.locked += 1
         life.signal(signal.SIGCONT)
         self._moves("after a pause")
