@@ -54,6 +54,11 @@ class Written:
         return found
 
 
+def file_of(partition: str) -> str:
+    """The name of a file: its partition has a hash of its content besides."""
+    return partition.partition("@")[0]
+
+
 class Files:
     """Rows of files, by name; each is taken whole."""
 
@@ -62,7 +67,7 @@ class Files:
 
     def events(self, partition: str, start: int, stop: int) -> list[Event]:
         assert start == 0
-        return self.rows[partition] if stop else []
+        return self.rows[file_of(partition)] if stop else []
 
 
 def generated() -> Mapping[str, Given]:

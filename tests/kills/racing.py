@@ -84,14 +84,18 @@ class Racing:
         text: str | None = None,
         given: Mapping[str, Given] | None = None,
         fleets: Sequence[Fleet] | None = None,
+        more: Mapping[str, Callable[[], None]] | None = None,
     ) -> None:
-        """`fleets` start the first and the second replica, each where it lives."""
+        """`fleets` start the first and the second replica, each where it lives; `more` are other
+        things that happen, by name, as often as kills."""
         self._random = random.Random(seed)
         self._seed, self._engine = seed, engine
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / f"{NAME}.sql"
         self._file.write_text(text or program(PACED))
         self._given = given or generated()
+        self._more = dict(more or {})
+        self._kinds = KINDS | dict.fromkeys(self._more, KINDS["kill one"])
         self._store = folder / "lake"
         self.watch = Watch(self._store, seed)
         one = Fleet(folder / "said")
@@ -106,9 +110,7 @@ class Racing:
         try:
             self.start()
             for _ in range(cycles):
-                if self.outcome.wrong:
-                    break
-                self.strike(self._random.choices(list(KINDS), list(KINDS.values()))[0])
+                self.strike_at_random()
             self.finish()
         finally:
             self.close()
@@ -119,13 +121,22 @@ class Racing:
         self.replicas = [self._start(0), self._start(1)]
         self._both_run()
 
+    def strike_at_random(self) -> None:
+        kinds, weights = list(self._kinds), list(self._kinds.values())
+        self.strike(self._random.choices(kinds, weights)[0])
+
     def strike(self, kind: str) -> None:
         """One thing happens to one of them, or to both, and all is well again afterwards."""
+        if self.outcome.wrong:
+            return
         self.outcome.done[kind] += 1
         victim = self._random.randrange(2)
         time.sleep(self._random.uniform(0, 0.3))
         self.watch.look()
-        if kind.startswith("kill"):
+        if kind in self._more:
+            self._more[kind]()
+            self._moves(kind)
+        elif kind.startswith("kill"):
             self._kill(victim, both=kind == "kill both")
         else:
             low, high = (0.05, 0.6) if kind == "stop one shortly" else (1.2, 2.5)
@@ -172,15 +183,17 @@ class Racing:
         life = self.replicas[victim]
         life.signal(signal.SIGSTOP)
         stopped, before = time.monotonic(), self.watch.committed()
-        moved = self.watch.wait(lambda: self.watch.committed() > before + 1, max(seconds, 8.0))
-        if moved:
-            left = seconds - (time.monotonic() - stopped)
-            time.sleep(max(0.0, left))
-        else:
+
+        def locked() -> bool:
             held = who_writes(str(self._store))
-            if held is None or (held.pid, held.stopped) != (life.pid, True):
-                self._wrong(f"one is stopped and holds no lock, the other stands; {held} writes")
-            self.outcome.locked += 1
+            return held is not None and (held.pid, held.stopped) == (life.pid, True)
+
+        def moved() -> bool:
+            return self.watch.committed() > before + 1
+
+        self._until(lambda: moved() or locked(), "one is stopped and holds no lock: the other")
+        self.outcome.locked += locked()
+        time.sleep(max(0.0, seconds - (time.monotonic() - stopped)))
         life.signal(signal.SIGCONT)
         self._moves("after a pause")
         self._is_where_the_others_are(life)
