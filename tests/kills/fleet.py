@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_MS = 2_000
+TOKEN = "a-token-for-tests-only"
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Life:
     paused: bool = False
     _read: int = 0
     _events: list[dict[str, Any]] = field(default_factory=list)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def alive(self) -> bool:
         if self.handle is None:
@@ -61,23 +64,30 @@ class Life:
             self._bury()
 
     def events(self) -> list[dict[str, Any]]:
-        """What it said so far, one document for each line."""
-        if self.out.exists():
-            with self.out.open("rb") as file:
-                file.seek(self._read)
-                whole = file.read().rpartition(b"\n")[0]
-            self._read += len(whole) + 1 if whole else 0
-            self._events += [json.loads(line) for line in whole.splitlines() if line[:1] == b"{"]
-        return self._events
+        """What it said so far, one document for each line. May be called from any thread."""
+        with self._turn:
+            if self.out.exists():
+                with self.out.open("rb") as file:
+                    file.seek(self._read)
+                    whole = file.read().rpartition(b"\n")[0]
+                self._read += len(whole) + 1 if whole else 0
+                lines = [line for line in whole.splitlines() if line[:1] == b"{"]
+                self._events += [json.loads(line) for line in lines]
+            return list(self._events)
 
     def ran(self) -> bool:
-        """Whether it has said that it runs."""
-        return any(each.get("state") == "running" for each in self.events())
+        """Whether it has said that it runs, or serves."""
+        return any(
+            each.get("state") == "running" or each["kind"] == "serving" for each in self.events()
+        )
+
+    def url(self) -> str | None:
+        """Where it serves, once it does."""
+        return next((each["url"] for each in self.events() if each["kind"] == "serving"), None)
 
     def ended_well(self) -> bool:
-        """Whether it stopped because it was told to."""
-        events = self.events()
-        return bool(events) and events[-1]["kind"] == "ended"
+        """Whether it stopped because it was told to, and without an error."""
+        return self.events()[-1:] == [{"kind": "exit", "code": 0}]
 
     def last_words(self) -> str:
         errors = Path(f"{self.out}.errors")
@@ -170,4 +180,5 @@ def _env(number: int) -> dict[str, str]:
         "PYTHONPATH": path,
         "PYTHONHASHSEED": str(number % 5 + 1),
         "STRANDLINE_LEASE_MS": str(LEASE_MS),
+        "STRANDLINE_TOKEN": TOKEN,
     }

@@ -22,6 +22,8 @@ class Transaction:
     deltas: dict[str, bytes] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     """By endpoint, the table that it feeds."""
+    producers: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By endpoint, the last push of each producer that is in it."""
 
 
 def read(journal: Journal) -> list[Transaction]:
@@ -35,6 +37,7 @@ def read(journal: Journal) -> list[Transaction]:
             case Input() if begun is not None:
                 begun.taken[record.endpoint] = dict(record.taken or {})
                 begun.tables[record.endpoint] = record.table
+                begun.producers[record.endpoint] = dict(record.producers)
             case Commit() if begun is not None:
                 assert begun.t == record.t, f"{begun.t} was begun and {record.t} is committed"
                 begun.inputs, begun.deltas = dict(record.inputs), dict(record.deltas)
@@ -58,6 +61,16 @@ def gaps(history: Sequence[Transaction]) -> Iterator[str]:
                     taking = f"[{start}, {stop}) of {endpoint} {partition}"
                     yield f"{each.t} takes {taking}, and the next is {before}"
                 at[endpoint, partition] = stop
+
+
+def pushed(history: Sequence[Transaction]) -> dict[str, int]:
+    """The last push of each producer, after all of it."""
+    return {
+        producer: last
+        for each in history
+        for producers in each.producers.values()
+        for producer, last in producers.items()
+    }
 
 
 def _differ(numbers: Sequence[int]) -> str:

@@ -70,5 +70,26 @@ class Files:
         return self.rows[file_of(partition)] if stop else []
 
 
+class Pushes:
+    """Rows that were pushed, by producer; each has keys of its own, and counts its pushes."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[list[Event]]] = {}
+        self._taken: dict[str, int] = {}
+
+    def events(self, partition: str, start: int, stop: int) -> list[Event]:
+        """The journal names producers, and not places, of what was pushed."""
+        return []
+
+    def upto(self, producers: Mapping[str, int]) -> list[Event]:
+        """The rows of all pushes that came since the last call."""
+        found = []
+        for producer, last in producers.items():
+            first = self._taken.get(producer, 0)
+            found += [event for each in self.rows[producer][first : last + 1] for event in each]
+            self._taken[producer] = last + 1
+        return found
+
+
 def generated() -> Mapping[str, Given]:
     return {table: Generated(table) for table in GENERATED}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tests.kills import history
-from tests.kills.inputs import Given
+from tests.kills.inputs import Given, Pushes
 from tests.kills.shop import COLUMNS, Content, Event, State, advance, contents
 
 
@@ -47,6 +47,9 @@ def _came(each: history.Transaction, given: Mapping[str, Given]) -> dict[str, li
         table = each.tables[endpoint]
         for partition, (start, stop) in sorted(taken.items()):
             came.setdefault(table, []).extend(given[endpoint].events(partition, start, stop))
+        source = given[endpoint]
+        if isinstance(source, Pushes):
+            came.setdefault(table, []).extend(source.upto(each.producers[endpoint]))
     return came
 
 

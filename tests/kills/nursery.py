@@ -27,7 +27,14 @@ def tie() -> None:
 
 
 def enter(engine: str, words: Sequence[str]) -> int:
-    """The command, in this process."""
+    """The command, in this process; its last line says how it ended."""
+    code = _command(engine, words)
+    sys.stdout.write(json.dumps({"kind": "exit", "code": code}) + "\n")
+    sys.stdout.flush()
+    return code
+
+
+def _command(engine: str, words: Sequence[str]) -> int:
     from strandline.cli.main import main
 
     name, _, cores = engine.partition(":")
@@ -44,6 +51,7 @@ def enter(engine: str, words: Sequence[str]) -> int:
 def breed() -> None:
     import strandline.assembly
     import strandline.cli.running
+    import strandline.cli.serving
     import strandline.pipeline.pipeline
     import strandline.testing.engines  # noqa: F401 - loaded for those who are forked
 
