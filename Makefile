@@ -73,7 +73,7 @@ peers: $(PEERS)/.ready  ## what the benchmarks stand beside and that has a Spark
 
 broker: $(BROKER)/.ready  ## a real Kafka broker for the tests; only CI insists on it
 
-demo: setup  ## two writers, one history: the main job, shown in a minute
+demo: setup  ## two replicas, one killed, one history: the main job, shown in a minute
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 lock: setup  ## pin the newest versions that fit pyproject.toml (needs the network)
