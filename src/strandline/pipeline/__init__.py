@@ -38,4 +38,5 @@ sinks       shell  the sinks of a program, as their publishers open them
 sources     shell  the sources of a program, opened by what its tables say
 states      pure   what a replica may be doing, and which moves are legal
 transaction shell  an explicit transaction as its user holds it
+upstream    shell  shards that tables are fed from: read, and held
 """

@@ -30,6 +30,7 @@ from strandline.pipeline.rig import rigged
 from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
+from strandline.pipeline.upstream import upstreams
 from strandline.views.parse import parse
 from strandline.views.render import render
 
@@ -256,7 +257,7 @@ class Pipeline:
         self._standing()
         if self._gauges is None:
             # Sources of its own: those that a replica uses belong to the task that runs it.
-            self._gauges = open_sources(self.program, self._means.ports(self.store))
+            self._gauges = self._sources(self.program)
         return status_of(self._journal, self._gauges)
 
     def history(self, count: int = 20) -> list[TransactionSummary]:
@@ -363,13 +364,17 @@ class Pipeline:
                 self.name,
                 program,
                 self.text,
-                sources=open_sources(program, ports),
+                sources=self._sources(program),
                 computer=self._made().computer,
                 settings=self._means.settings,
-                reopen=lambda earlier, names: open_sources(earlier, ports, names),
+                reopen=self._sources,
                 sinks=targets(program, SinkPorts(ports.resolve, self.store.env.random.token)),
             )
         return self._rig
+
+    def _sources(self, program: Program, names: frozenset[str] | None = None) -> dict[str, Source]:
+        ports = self._means.ports(self.store)
+        return open_sources(program, ports, names, shards=upstreams(self.store, self.name))
 
     def _check_open(self) -> None:
         if self._closed:

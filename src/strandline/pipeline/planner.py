@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.connectors.position import Range
-from strandline.connectors.source import Limits
+from strandline.connectors.source import Holding, Limits
 from strandline.errors import ConflictError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
@@ -66,6 +66,7 @@ class Planner:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
+        self._secure(offers)
         inputs = self._offered(standing, offers)
         if isinstance(self._seal(standing, inputs), Lost):
             self._unstage(inputs)
@@ -171,6 +172,13 @@ class Planner:
                 begins = not taken.parts.keys() <= start.keys()
                 offers[endpoint] = Offered(taken, taken.rows, begins=begins)
         return offers
+
+    def _secure(self, offers: Mapping[str, Offered]) -> None:
+        """What is sealed has to stay until it is acknowledged, where that is for us to say."""
+        for endpoint, offer in sorted(offers.items()):
+            source = self._rig.sources[endpoint]
+            if isinstance(source, Holding):
+                source.secure(offer.taken)
 
     def _pushed(self, standing: Standing, endpoint: str, limits: Limits) -> dict[str, Offered]:
         """What was pushed here, without what the journal has already."""

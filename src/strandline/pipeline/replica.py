@@ -35,6 +35,7 @@ from strandline.pipeline.land import Landing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep
 from strandline.pipeline.rig import under
+from strandline.pipeline.upstream import release_removed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,6 +127,7 @@ class Replica:
                     rig.store.shard(each.shard, each.columns, each.key)
                     rig.attach(each.shard)
                 keep(rig, standing)
+                release_removed(rig.store, standing)
             self._me = replace(self._me, epoch=standing.epoch)
 
     def _finish(self, standing: Standing, sealed: Sealed) -> None:

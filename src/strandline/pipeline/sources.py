@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from strandline.connectors.generator import columns_option
 from strandline.connectors.push import PushSource
@@ -11,9 +14,9 @@ from strandline.connectors.registry import open_source
 from strandline.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from strandline.connectors.source import Ports, Source
+    from strandline.connectors.source import Changes, Ports, Source
     from strandline.views.declared import Table
     from strandline.views.program import Program
 
@@ -24,10 +27,14 @@ _FILES = ("format", "csv.columns", "csv.delimiter")
 
 
 def open_sources(
-    program: Program, ports: Ports, names: Collection[str] | None = None
+    program: Program,
+    ports: Ports,
+    names: Collection[str] | None = None,
+    *,
+    shards: Callable[[str], Callable[[str], Changes]] | None = None,
 ) -> dict[str, Source]:
     """One source for each table, or for those of these names, by the table's name, which is its
-    endpoint's name, too."""
+    endpoint's name, too. `shards` opens shards for an endpoint."""
     opened: dict[str, Source] = {}
     try:
         for table in program.tables:
@@ -35,6 +42,8 @@ def open_sources(
                 continue
             name = _CONNECTORS.get(table.connector, table.connector)
             _refuse_unbuilt(table)
+            if shards is not None:
+                ports = replace(ports, changes=shards(table.name))
             source = opened[table.name] = open_source(name, options_of(table), ports)
             refuse_forgetful(table.name, source)
     except BaseException:
@@ -50,6 +59,20 @@ def options_of(table: Table) -> dict[str, str]:
         own |= {name: table.options[name] for name in _FILES if name in table.options}
     if table.connector == "generator" and "columns" not in own and table.key:
         own["columns"] = columns_option(table.columns, table.key[0])
+    if table.connector == "strandline":
+        own |= _shard_options(table)
+    return own
+
+
+def _shard_options(table: Table) -> dict[str, str]:
+    """Exactly the table's columns are read: a shard may have more, and get more."""
+    if table.envelope == "debezium":
+        raise UsageError(
+            f"table {table.name}: a shard has rows and no messages: leave out envelope 'debezium'"
+        )
+    own = {"columns": msgspec.json.encode(table.columns.names).decode()}
+    if table.envelope == "upsert":
+        own["key"] = msgspec.json.encode(table.key).decode()
     return own
 
 

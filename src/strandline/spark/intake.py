@@ -28,7 +28,9 @@ from strandline.spark import perform
 from strandline.spark.changes import put_changes
 from strandline.spark.instruction import Answer
 from strandline.spark.parcels import unwrap
+from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import RETURNED_BYTES, returnable
+from strandline.spark.upstream import work_rows
 from strandline.spark.worker import bench_of, numbers_in, partition_number, reporting
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
     split: Split | None = None
     staged: StagedRef | None = None
+    work: bytes = b""
+    """Which parts of a shard hold the rows of the split, as the driver found them."""
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
@@ -151,7 +155,9 @@ class Taking:
 
     def _fetched(self) -> Iterator[pa.Table]:
         for piece in self._order.pieces:
-            if piece.split is not None:
+            if piece.split is not None and piece.work:
+                yield from work_rows(decode_work(piece.work), piece.split, self._table.blob)
+            elif piece.split is not None:
                 for batch in fetch(piece.split, self._resolve):
                     yield pa.Table.from_batches([batch])
             if piece.staged is not None:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from strandline.connectors.shard import NAME
 from strandline.model.digest import Digest
 from strandline.pipeline.catalog import errors_of
 from strandline.pipeline.meaning import reading_options
 from strandline.spark.intake import Order, Piece, decode_took, encode_order, take_in
 from strandline.spark.parcels import wrap
+from strandline.spark.scanplan import encode_work
 from strandline.spark.schedule import pack, task_count
+from strandline.spark.upstream import listed
 
 if TYPE_CHECKING:
     from strandline.connectors.source import ResolveSecret
@@ -95,9 +98,16 @@ class Intakes:
 
     def _orders(self, number: int, intake: Intake) -> list[Order]:
         """Not more tasks than make sense, each with about as much to read."""
-        pieces = [Piece(split=each) for each in intake.splits]
+        pieces, weights = [], []
+        for each in intake.splits:
+            if each.connector == NAME:
+                works = listed(self._premises, each)
+                pieces += [Piece(split=each, work=encode_work(work)) for work in works]
+                weights += [work.size for work in works]
+            else:
+                pieces.append(Piece(split=each))
+                weights.append(each.stop - each.start)
         pieces += [Piece(staged=each) for each in intake.staged]
-        weights = [each.stop - each.start for each in intake.splits]
         weights += [each.size for each in intake.staged]
         packed = pack(weights, task_count(len(pieces), self._jobs.slots))
         if not packed:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from strandline.connectors.incoming import Incoming, decode, out_schema
 from strandline.connectors.registry import fetch as fetch_split
+from strandline.connectors.shard import NAME as SHARD_NAME, fetch_changes
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
@@ -32,6 +33,7 @@ from strandline.pipeline.meaning import (
     updates_digest,
     upserted,
 )
+from strandline.pipeline.upstream import Upstream
 from strandline.views.answer import answer, changes_of
 from strandline.views.arithmetic import Raised
 from strandline.views.rewrite import query_sql
@@ -92,10 +94,15 @@ class ArrowComputer:
 
     def _rows(self, work: Work, intake: Intake) -> list[pa.Table]:
         """One table for each layout that came."""
-        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._fetch(s)]
+        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._read_in(s)]
         env = self._store.env
         staged = (fetch_staged(env, work.pipeline, ref) for ref in intake.staged)
         return [*found, *(unpacked_rows(each) for each in staged)]
+
+    def _read_in(self, split: Split) -> Iterable[pa.RecordBatch]:
+        if split.connector == SHARD_NAME:
+            return fetch_changes(split, Upstream(self._store, split.options["shard"]))
+        return self._fetch(split)
 
     def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
         how = reading_of(table)
