@@ -41,7 +41,7 @@ def test_an_option_that_no_connector_knows_is_refused_by_name() -> None:
         open_sources(parse(KEYED + "generator OPTIONS (colour 'red');"), PORTS)
 
 
-@pytest.mark.parametrize("option", ["onError 'fail'", "newColumns 'add'"])
+@pytest.mark.parametrize("option", ["newColumns 'add'"])
 def test_what_is_not_built_yet_is_refused_by_name(option: str) -> None:
     with pytest.raises(UsageError, match=f"table t: {option} is not built yet"):
         open_sources(parse(KEYED + f"generator OPTIONS ({option});"), PORTS)

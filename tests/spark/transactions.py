@@ -77,6 +77,7 @@ class Transactions:
         expected = self.reference.compute(self.work(*intakes))
         found = self.computer.compute(self.work(*intakes))
         assert found.inputs == expected.inputs
+        assert found.undecoded == expected.undecoded
         mine, theirs = found.digests(), expected.digests()
         differ = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
         assert not differ, [(name, _shown(found, name), _shown(expected, name)) for name in differ]

@@ -8,7 +8,7 @@ reload              what came is all there is: what the table holds besides is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,23 @@ class Held:
 
     rows: pa.Table
     tombs: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """Values of a table that can't be decoded: how many, and the first of them."""
+
+    rows: int
+    partition: str
+    offset: int
+    reason: str
+
+    def with_others(self, others: Undecoded | None) -> Undecoded:
+        """These and those; the order in which they are found does not matter."""
+        if others is None:
+            return self
+        first = min(self, others, key=lambda each: (each.partition, each.offset))
+        return replace(first, rows=self.rows + others.rows)
 
 
 def reading_of(table: Table) -> Reading:
@@ -95,6 +112,18 @@ def errors_updated(incoming: Incoming, old: pa.Table, at: Time) -> pa.Table:
     rows = _timed(incoming.errors(), at)
     found = resolve(rows, old, ERROR_SCHEMA, Rules())
     return found.updates.drop_columns([TIME_COLUMN])
+
+
+def undecoded(incoming: Incoming) -> Undecoded | None:
+    """The values that could not be decoded, if there are any."""
+    bad = incoming.table.filter(incoming.table["_error"].is_valid())
+    if not bad.num_rows:
+        return None
+    order = [("_partition", "ascending"), ("_offset", "ascending")]
+    (first,) = (
+        bad.select(["_partition", "_offset", "_error"]).sort_by(order).slice(0, 1).to_pylist()
+    )
+    return Undecoded(bad.num_rows, first["_partition"], first["_offset"], first["_error"])
 
 
 def difference(new: pa.Table, old: pa.Table) -> pa.Table:

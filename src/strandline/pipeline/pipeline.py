@@ -27,6 +27,7 @@ from strandline.pipeline.replay import replay
 from strandline.pipeline.report import history_of, status_of
 from strandline.pipeline.requests import Requests
 from strandline.pipeline.rig import rigged
+from strandline.pipeline.rows import refuse_undecodable
 from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
@@ -196,6 +197,7 @@ class Pipeline:
     ) -> Pushed:
         """Push rows to a table `USING http`, in its format; returns once they are sealed.
 
+        What can't be decoded is refused here if the table says `onError 'fail'`.
         A replica has to run in this process. Under a producer's name and its sequence number, the
         same push may be repeated, also to another replica: it counts once.
         """
@@ -206,6 +208,8 @@ class Pipeline:
         if desk is None or not self._life.runs:
             reason = "no replica runs in this process" if desk else "it is not USING http"
             raise UsageError(f"rows can't be pushed to {declared.name} here: {reason}")
+        if declared.on_error == "fail":
+            refuse_undecodable(values, declared)
         # Another replica may have sealed what this producer pushed there.
         sealed = self._journal.refresh().producers.get(declared.name, {})
         return desk.push(

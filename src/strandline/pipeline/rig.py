@@ -53,6 +53,9 @@ class Rig:
 
     sinks: Sequence[Target] = ()
     """What is published, and where."""
+    strict: frozenset[str] = frozenset()
+    """Tables that nothing is committed of while a value can't be decoded (`onError 'fail'`). It
+    does not change what is computed, so it is what the user says now, not what is on record."""
 
 
 @contextmanager
@@ -121,4 +124,5 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
         },
         reopen=reopen,
         sinks=sinks,
+        strict=frozenset(each.name for each in program.tables if each.on_error == "fail"),
     )

@@ -86,11 +86,6 @@ def refuse_forgetful(table: str, source: Source) -> None:
 
 
 def _refuse_unbuilt(table: Table) -> None:
-    if table.on_error != "collect":
-        raise UsageError(
-            f"table {table.name}: onError 'fail' is not built yet, as nothing could be done about "
-            f"what it stops at; leave it out and look at {table.errors}"
-        )
     if table.options.get("newColumns", "ignore") != "ignore":
         raise UsageError(
             f"table {table.name}: newColumns 'add' is not built yet: declare the columns, or "

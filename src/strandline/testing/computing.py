@@ -29,6 +29,7 @@ from strandline.pipeline.meaning import (
     input_digest,
     reading_of,
     row_text,
+    undecoded,
     unpacked_rows,
     updates_digest,
     upserted,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.model.schema import Schema
     from strandline.pipeline.compute import Intake, Work
+    from strandline.pipeline.meaning import Undecoded
     from strandline.views.declared import Table, View
     from strandline.views.program import Program
 
@@ -68,6 +70,7 @@ class ArrowComputer:
         self.versions = versions
         self._held: dict[str, pa.Table] = {}
         """What collections held before the transaction that is being computed."""
+        self._undecoded: dict[str, Undecoded] = {}
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view: what it answers over empty collections."""
@@ -85,12 +88,14 @@ class ArrowComputer:
             inputs[intake.endpoint] = sum((input_digest(each) for each in rows), Digest.ZERO)
             came.setdefault(intake.table, []).extend(rows)
         updates: dict[str, pa.Table] = {}
+        self._undecoded = {}
         for table in work.program.tables:
             if table.name in came:
                 updates |= self._table(work, table, came[table.name])
         for view in work.program.views:
             updates |= self._view(work, view, updates)
-        return Computed(inputs, {name: self._delta(work, name, updates[name]) for name in updates})
+        deltas = {name: self._delta(work, name, updates[name]) for name in updates}
+        return Computed(inputs, deltas, self._undecoded)
 
     def _rows(self, work: Work, intake: Intake) -> list[pa.Table]:
         """One table for each layout that came."""
@@ -107,6 +112,8 @@ class ArrowComputer:
     def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
         how = reading_of(table)
         incoming = decode_all(came, how)
+        if (bad := undecoded(incoming)) is not None:
+            self._undecoded[table.name] = bad
         found = {}
         if how.keyed:
             schema = self._schema(work, table.name)
