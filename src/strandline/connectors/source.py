@@ -92,6 +92,14 @@ Fetch = Callable[[Split, ResolveSecret], Iterator[pa.RecordBatch]]
 
 
 @runtime_checkable
+class Initiating(Protocol):
+    """A source that may say itself where a transaction ends."""
+
+    initiates: bool
+    """Whether what it plans is a transaction, whole and no more: nothing waits to join it."""
+
+
+@runtime_checkable
 class Holding(Protocol):
     """A source whose rows go unless somebody holds them, and that can be told to."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from strandline.connectors.registry import fetch
 from strandline.connectors.sink import SinkPorts
 from strandline.errors import HandleClosedError, NotFoundError, StalledError, UsageError
 from strandline.journal.handles import Handles
@@ -373,6 +374,7 @@ class Pipeline:
                 settings=self._means.settings,
                 reopen=self._sources,
                 sinks=targets(program, SinkPorts(ports.resolve, self.store.env.random.token)),
+                fetch=lambda split: fetch(split, ports.resolve),
             )
         return self._rig
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strandline.connectors.generator import columns_option
-from strandline.connectors.push import PushSource
 from strandline.connectors.reading import OPTIONS
 from strandline.connectors.registry import open_source
 from strandline.errors import UsageError
@@ -44,8 +43,7 @@ def open_sources(
             _refuse_unbuilt(table)
             if shards is not None:
                 ports = replace(ports, changes=shards(table.name))
-            source = opened[table.name] = open_source(name, options_of(table), ports)
-            refuse_forgetful(table.name, source)
+            opened[table.name] = open_source(name, options_of(table), ports)
     except BaseException:
         close_sources(opened)
         raise
@@ -74,15 +72,6 @@ def _shard_options(table: Table) -> dict[str, str]:
     if table.envelope == "upsert":
         own["key"] = msgspec.json.encode(table.key).decode()
     return own
-
-
-def refuse_forgetful(table: str, source: Source) -> None:
-    """What is sealed has to be there until it is computed; only pushes are staged so far."""
-    if not source.replayable and not isinstance(source, PushSource):
-        raise UsageError(
-            f"table {table}: its source may lose rows of a range that was sealed (a compacted "
-            "topic, or one whose settings can't be read); use a topic that keeps its rows"
-        )
 
 
 def _refuse_unbuilt(table: Table) -> None:
