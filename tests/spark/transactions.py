@@ -41,6 +41,7 @@ class Transactions:
     computer: Computer
     time: int = 0
     offset: int = 0
+    clock: int = 1_700_000_000_000
     writers: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class Transactions:
         return Work(
             PIPELINE,
             self.time,
-            1_700_000_000_000 + self.time,
+            self.clock + self.time,
             self.program,
             intakes,
             {each.name: each.shard for each in self.collections},

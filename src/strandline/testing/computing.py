@@ -16,6 +16,7 @@ from strandline.connectors.shard import NAME as SHARD_NAME, fetch_changes
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
+from strandline.parts.tombstones import swept
 from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of, tombs_of
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import (
@@ -29,6 +30,7 @@ from strandline.pipeline.meaning import (
     input_digest,
     reading_of,
     row_text,
+    sweep_before,
     undecoded,
     unpacked_rows,
     updates_digest,
@@ -92,6 +94,8 @@ class ArrowComputer:
         for table in work.program.tables:
             if table.name in came:
                 updates |= self._table(work, table, came[table.name])
+        for name, gone in self._swept(work).items():
+            updates[name] = pa.concat_tables([updates[name], gone]) if name in updates else gone
         for view in work.program.views:
             updates |= self._view(work, view, updates)
         deltas = {name: self._delta(work, name, updates[name]) for name in updates}
@@ -118,15 +122,33 @@ class ArrowComputer:
         if how.keyed:
             schema = self._schema(work, table.name)
             tombs = tombs_of(table.name)
-            buried = self._old(work, tombs) if how.sequence_by else None
+            buried = self._buried(work, table) if how.sequence_by else None
             held = Held(self._old(work, table.name), buried)
-            found[table.name], gone = upserted(incoming, how, held, schema, work.time)
+            at = (work.time, work.now_ms)
+            found[table.name], gone = upserted(incoming, how, held, schema, at)
             if gone is not None:
                 found[tombs] = gone
         else:
             found[table.name] = appended(incoming, how)
         errors = errors_of(table.name)
         found[errors] = errors_updated(incoming, self._old(work, errors), work.time)
+        return found
+
+    def _buried(self, work: Work, table: Table) -> pa.Table:
+        """The tombstones that count in this transaction."""
+        before = sweep_before(reading_of(table), work.time, work.now_ms)
+        tombs = self._old(work, tombs_of(table.name))
+        return tombs if before is None else swept(tombs, before)[0]
+
+    def _swept(self, work: Work) -> dict[str, pa.Table]:
+        """Tombstones that go in this transaction, whether anything came for their table or not."""
+        found = {}
+        for table in work.program.tables:
+            before = sweep_before(reading_of(table), work.time, work.now_ms)
+            if before is not None:
+                name = tombs_of(table.name)
+                _, old = swept(self._old(work, name), before)
+                found[name] = difference(old.slice(0, 0), old)
         return found
 
     def _view(self, work: Work, view: View, updates: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
