@@ -56,6 +56,7 @@ required user_{user}="{password}";
 log.dirs={logs}
 log.retention.ms=-1
 log.cleaner.dedupe.buffer.size=2097152
+log.cleaner.backoff.ms=200
 num.partitions=1
 num.network.threads=2
 num.io.threads=2

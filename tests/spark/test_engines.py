@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ def test_x09_nothing_of_spark_listens_beyond_loopback(spark):
     loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
     assert listening <= loopback
     assert spark.conf.get("spark.ui.enabled") == "false"
+
+
+def test_x09_nobody_speaks_to_the_driver_without_its_secret(spark):
+    """What is no handshake is answered with a refusal, whatever it asks for."""
+    body = b"strandline"
+    request = b"\x03" + (7).to_bytes(8) + len(body).to_bytes(4) + body
+    with socket.create_connection(
+        ("127.0.0.1", int(spark.conf.get("spark.driver.port"))), 60
+    ) as to:
+        to.sendall((8 + len(request)).to_bytes(8) + request)
+        answer = to.makefile("rb").read(8 + 1 + 8 + 4 + 120)
+    assert b"SaslMessage" in answer or b"SASL" in answer
+    # It was drawn for this session, and nobody can ask for it.
+    assert spark.conf.get("spark.authenticate") == "true"
+    assert "spark.authenticate.secret" not in dict(spark.conf.getAll)
 
 
 def _inodes() -> set[str]:

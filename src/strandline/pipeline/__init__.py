@@ -10,6 +10,7 @@ compute     shell  the Computer port: what a sealed transaction makes of the col
 delivery    pure   where a sink goes on, and whether a transaction is for it
 documents   shell  what is told of a pipeline, as documents with stable names
 engine      shell  the Engine port: who computes transactions and answers queries
+forgetful   shell  rows of sources that may lose them, staged before they are sealed
 land        shell  lands what was computed in the shards, before anybody commits it
 life        shell  the replica of a pipeline in this process, run here or beside
 meaning     pure   what the rows of a transaction mean for a table, in Arrow
@@ -38,4 +39,5 @@ sinks       shell  the sinks of a program, as their publishers open them
 sources     shell  the sources of a program, opened by what its tables say
 states      pure   what a replica may be doing, and which moves are legal
 transaction shell  an explicit transaction as its user holds it
+upstream    shell  shards that tables are fed from: read, and held
 """

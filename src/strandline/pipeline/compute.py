@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from strandline.journal.record import StagedRef
     from strandline.model.frontier import Time
     from strandline.parts.part import Batch
+    from strandline.pipeline.meaning import Undecoded
     from strandline.views.declared import View
     from strandline.views.program import Program
 
@@ -76,6 +77,8 @@ class Computed:
 
     inputs: Mapping[str, Digest]
     deltas: Mapping[str, Delta]
+    undecoded: Mapping[str, Undecoded] = field(default_factory=dict)
+    """By table, what became error rows of it, or healed at once."""
 
     def digests(self) -> dict[str, Digest]:
         """Of each collection that changes."""

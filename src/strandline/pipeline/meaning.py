@@ -2,13 +2,15 @@
 
 envelope append     each good row is one more, or one less where the source says `_diff`
 upsert, debezium    the last row of each key counts: by `sequenceBy`, then partition and offset
+tombstones          of keys deleted more than `keepDeleted` ago, by the transaction's own clock, go
+                    now and then, before what comes is compared with those that stay
 errors              kept by id; a good row of the same id heals, and so retracts, the error
 reload              what came is all there is: what the table holds besides is retracted
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from strandline.views.declared import Table
 
 ERROR_SCHEMA = Schema.create(ERRORS, ["id"])
+SWEEP_EVERY = 64
+"""So many transactions share the cost of looking for old tombstones."""
 DIVISION = "division by zero"
 MISFIT = "a value does not fit its type"
 """Why a view's query raised, in words that do not depend on who computed it: engines word the
@@ -42,6 +46,23 @@ class Held:
 
     rows: pa.Table
     tombs: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """Values of a table that can't be decoded: how many, and the first of them."""
+
+    rows: int
+    partition: str
+    offset: int
+    reason: str
+
+    def with_others(self, others: Undecoded | None) -> Undecoded:
+        """These and those; the order in which they are found does not matter."""
+        if others is None:
+            return self
+        first = min(self, others, key=lambda each: (each.partition, each.offset))
+        return replace(first, rows=self.rows + others.rows)
 
 
 def reading_of(table: Table) -> Reading:
@@ -75,17 +96,30 @@ def appended(incoming: Incoming, how: Reading) -> pa.Table:
     return consolidate(incoming.appended(how))
 
 
-def rules_of(how: Reading) -> Rules:
+def rules_of(how: Reading, now_ms: int | None = None) -> Rules:
     """A sequence is compared with the stored one, deleted keys included."""
-    return Rules(compare_stored=how.sequence_by, bury=bool(how.sequence_by))
+    buries = bool(how.sequence_by)
+    return Rules(compare_stored=how.sequence_by, bury=buries, buried_at=now_ms if buries else None)
+
+
+def sweep_before(how: Reading, at: Time, now_ms: int) -> int | None:
+    """The instant before which tombstones go in a transaction; `None` if it sweeps none.
+
+    Everybody who computes the transaction decides the same: by its number and its own clock.
+    """
+    if not how.sequence_by or how.keep_deleted_ms is None or (at + 1) % SWEEP_EVERY:
+        return None
+    return now_ms - how.keep_deleted_ms
 
 
 def upserted(
-    incoming: Incoming, how: Reading, held: Held, schema: Schema, at: Time
+    incoming: Incoming, how: Reading, held: Held, schema: Schema, at: tuple[Time, int]
 ) -> tuple[pa.Table, pa.Table | None]:
-    """The updates of a keyed table, and those of its tombstones where it has any."""
-    rows = _timed(incoming.rows(how), at)
-    found = resolve(rows, held.rows, schema, rules_of(how), held.tombs)
+    """The updates of a keyed table, and those of its tombstones where it has any; `at` is the
+    transaction's time and what its clock said."""
+    time, now_ms = at
+    rows = _timed(incoming.rows(how), time)
+    found = resolve(rows, held.rows, schema, rules_of(how, now_ms), held.tombs)
     tombs = None if found.tombs is None else found.tombs.drop_columns([TIME_COLUMN])
     return found.updates.drop_columns([TIME_COLUMN]), tombs
 
@@ -95,6 +129,18 @@ def errors_updated(incoming: Incoming, old: pa.Table, at: Time) -> pa.Table:
     rows = _timed(incoming.errors(), at)
     found = resolve(rows, old, ERROR_SCHEMA, Rules())
     return found.updates.drop_columns([TIME_COLUMN])
+
+
+def undecoded(incoming: Incoming) -> Undecoded | None:
+    """The values that could not be decoded, if there are any."""
+    bad = incoming.table.filter(incoming.table["_error"].is_valid())
+    if not bad.num_rows:
+        return None
+    order = [("_partition", "ascending"), ("_offset", "ascending")]
+    (first,) = (
+        bad.select(["_partition", "_offset", "_error"]).sort_by(order).slice(0, 1).to_pylist()
+    )
+    return Undecoded(bad.num_rows, first["_partition"], first["_offset"], first["_error"])
 
 
 def difference(new: pa.Table, old: pa.Table) -> pa.Table:

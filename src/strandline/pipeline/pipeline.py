@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from strandline.connectors.registry import fetch
 from strandline.connectors.sink import SinkPorts
 from strandline.errors import HandleClosedError, NotFoundError, StalledError, UsageError
 from strandline.journal.handles import Handles
@@ -27,9 +28,11 @@ from strandline.pipeline.replay import replay
 from strandline.pipeline.report import history_of, status_of
 from strandline.pipeline.requests import Requests
 from strandline.pipeline.rig import rigged
+from strandline.pipeline.rows import refuse_undecodable
 from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
+from strandline.pipeline.upstream import upstreams
 from strandline.views.parse import parse
 from strandline.views.render import render
 
@@ -195,6 +198,7 @@ class Pipeline:
     ) -> Pushed:
         """Push rows to a table `USING http`, in its format; returns once they are sealed.
 
+        What can't be decoded is refused here if the table says `onError 'fail'`.
         A replica has to run in this process. Under a producer's name and its sequence number, the
         same push may be repeated, also to another replica: it counts once.
         """
@@ -205,6 +209,8 @@ class Pipeline:
         if desk is None or not self._life.runs:
             reason = "no replica runs in this process" if desk else "it is not USING http"
             raise UsageError(f"rows can't be pushed to {declared.name} here: {reason}")
+        if declared.on_error == "fail":
+            refuse_undecodable(values, declared)
         # Another replica may have sealed what this producer pushed there.
         sealed = self._journal.refresh().producers.get(declared.name, {})
         return desk.push(
@@ -256,7 +262,7 @@ class Pipeline:
         self._standing()
         if self._gauges is None:
             # Sources of its own: those that a replica uses belong to the task that runs it.
-            self._gauges = open_sources(self.program, self._means.ports(self.store))
+            self._gauges = self._sources(self.program)
         return status_of(self._journal, self._gauges)
 
     def history(self, count: int = 20) -> list[TransactionSummary]:
@@ -363,13 +369,18 @@ class Pipeline:
                 self.name,
                 program,
                 self.text,
-                sources=open_sources(program, ports),
+                sources=self._sources(program),
                 computer=self._made().computer,
                 settings=self._means.settings,
-                reopen=lambda earlier, names: open_sources(earlier, ports, names),
+                reopen=self._sources,
                 sinks=targets(program, SinkPorts(ports.resolve, self.store.env.random.token)),
+                fetch=lambda split: fetch(split, ports.resolve),
             )
         return self._rig
+
+    def _sources(self, program: Program, names: frozenset[str] | None = None) -> dict[str, Source]:
+        ports = self._means.ports(self.store)
+        return open_sources(program, ports, names, shards=upstreams(self.store, self.name))
 
     def _check_open(self) -> None:
         if self._closed:

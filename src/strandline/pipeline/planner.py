@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.connectors.position import Range
-from strandline.connectors.source import Limits
+from strandline.connectors.source import Holding, Initiating, Limits
 from strandline.errors import ConflictError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
@@ -15,6 +15,7 @@ from strandline.journal.record import Abort, Begin, Input, Seal
 from strandline.journal.staging import is_stale, stage
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.compute import Intake, Work
+from strandline.pipeline.forgetful import is_forgetful, stage_range, unstage
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
 
@@ -66,6 +67,7 @@ class Planner:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
+        self._secure(offers)
         inputs = self._offered(standing, offers)
         if isinstance(self._seal(standing, inputs), Lost):
             self._unstage(inputs)
@@ -169,8 +171,16 @@ class Planner:
             taken = source.plan(start, limits)
             if taken is not None:
                 begins = not taken.parts.keys() <= start.keys()
-                offers[endpoint] = Offered(taken, taken.rows, begins=begins)
+                closes = isinstance(source, Initiating) and source.initiates
+                offers[endpoint] = Offered(taken, taken.rows, begins=begins, closes=closes)
         return offers
+
+    def _secure(self, offers: Mapping[str, Offered]) -> None:
+        """What is sealed has to stay until it is acknowledged, where that is for us to say."""
+        for endpoint, offer in sorted(offers.items()):
+            source = self._rig.sources[endpoint]
+            if isinstance(source, Holding):
+                source.secure(offer.taken)
 
     def _pushed(self, standing: Standing, endpoint: str, limits: Limits) -> dict[str, Offered]:
         """What was pushed here, without what the journal has already."""
@@ -183,27 +193,32 @@ class Planner:
         return {endpoint: Offered(staging.taken, staging.taken.rows, staging.rows.nbytes)}
 
     def _offered(self, standing: Standing, offers: Mapping[str, Offered]) -> list[Input]:
-        return [
-            self._input(standing, endpoint, offer) for endpoint, offer in sorted(offers.items())
-        ]
+        inputs: list[Input] = []
+        try:
+            for endpoint, offer in sorted(offers.items()):
+                inputs.append(self._input(standing, endpoint, offer))
+        except BaseException:
+            self._unstage(inputs)
+            raise
+        return inputs
 
     def _input(self, standing: Standing, endpoint: str, offer: Offered) -> Input:
-        """Pushed rows are not there a second time, so they are staged before they are sealed."""
+        """Rows that may not be there a second time are staged before they are sealed."""
         staging = self._stagings.get(endpoint)
+        source, env, name = self._rig.sources[endpoint], self._rig.store.env, standing.pipeline
         refs: tuple[StagedRef, ...] = ()
         producers: dict[str, int] = {}
         if staging is not None:
             payload = packed_rows(pa.Table.from_batches([staging.rows]))
-            env, rows = self._rig.store.env, staging.rows.num_rows
-            refs = (stage(env, self._rig.journal.pipeline, payload, rows=rows),)
+            refs = (stage(env, name, payload, rows=staging.rows.num_rows),)
             producers = staging.producers
+        elif is_forgetful(source) and not offer.taken.empty:
+            refs = stage_range(env, name, source.splits(offer.taken), self._rig.fetch)
         return Input(standing.next_t, endpoint, endpoint, offer.taken.parts, refs, producers)
 
     def _unstage(self, inputs: Sequence[Input]) -> None:
         """Another entry came first: no record will ever refer to what was staged for this one."""
-        env = self._rig.store.env
-        for ref in (ref for each in inputs for ref in each.staged):
-            env.patient(lambda key=ref.key: env.blob.delete(key))  # type: ignore[misc]
+        unstage(self._rig.store.env, [ref for each in inputs for ref in each.staged])
 
     def _acknowledge(self) -> None:
         """The journal has what was pushed: whoever pushed it may know."""

@@ -20,6 +20,7 @@ from strandline.errors import (
     JournalError,
     ReplayDivergedError,
     StrandlineError,
+    UndecodableError,
     UsageError,
 )
 from strandline.journal import next as n
@@ -29,12 +30,14 @@ from strandline.journal.log import Lost
 from strandline.journal.record import Commit, Endpoint, Promote
 from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
+from strandline.model.ids import printable
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds, shards
 from strandline.pipeline.land import Landing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
+from strandline.pipeline.upstream import release_removed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,6 +129,7 @@ class Replica:
                     rig.store.shard(each.shard, each.columns, each.key)
                     rig.attach(each.shard)
                 keep(rig, standing)
+                release_removed(rig.store, standing)
             self._me = replace(self._me, epoch=standing.epoch)
 
     def _finish(self, standing: Standing, sealed: Sealed) -> None:
@@ -151,7 +155,21 @@ class Replica:
     ) -> Computed:
         planner = self._planner if rig is self._rig else Planner(rig)
         writers = self._landing.writers(bound)
-        return rig.computer.compute(planner.work(standing, sealed, bound, writers))
+        computed = rig.computer.compute(planner.work(standing, sealed, bound, writers))
+        self._refuse_undecoded(sealed, computed)
+        return computed
+
+    def _refuse_undecoded(self, sealed: Sealed, computed: Computed) -> None:
+        """What is sealed stays sealed: whoever may go on with it finds all of it."""
+        for table in sorted(computed.undecoded.keys() & self._rig.strict):
+            bad = computed.undecoded[table]
+            raise UndecodableError(
+                f"pipeline {self._journal.pipeline}: transaction {sealed.t} is not committed, as "
+                f"table {table} says onError 'fail' and {bad.rows} of its values can't be decoded, "
+                f"first offset {bad.offset} of partition {printable(bad.partition)}: {bad.reason}. "
+                f"Amend the transaction, or run the program with onError 'collect', which keeps "
+                f"them in {table}_errors"
+            )
 
     def _overtaken(self, sealed: Sealed) -> bool:
         return self._journal.refresh().committed.settled(sealed.t)

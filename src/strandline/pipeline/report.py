@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.connectors.push import PushSource
 from strandline.connectors.source import Limits
 from strandline.errors import NotFoundError, SourceError
 from strandline.journal.checkpoint import Checkpoints
@@ -195,7 +196,7 @@ def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> tuple[Endpo
 
 
 def _behind(source: Source | None, position: Position) -> int | None:
-    if source is None or not source.replayable:
+    if source is None or isinstance(source, PushSource):
         return None
     try:
         offered = source.plan(position, Limits())

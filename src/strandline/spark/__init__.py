@@ -57,7 +57,9 @@ source_stage   shell  what a task of a write does with its rows
 source_store   shell  stores as Spark's own processes open them
 source_stream  shell  streaming reads, whose offsets are frontiers
 source_write   shell  batch and streaming writes
+sweeps       shell  tombstones that are old enough go with a transaction
 table        shell  a table as Spark's users hold it
+upstream     shell  the changes of a shard that feeds a table: listed, fetched by tasks
 upserts      shell  upserts a DataFrame: gather its rows, resolve them, one commit
 view_full    shell  views that are computed anew and compared: one job each
 view_linear  shell  views that map changes: one query for all of them

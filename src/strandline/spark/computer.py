@@ -22,12 +22,14 @@ import pyarrow as pa
 
 from strandline.pipeline.catalog import errors_of, tombs_of
 from strandline.pipeline.compute import Computed
+from strandline.pipeline.meaning import reading_of, sweep_before
 from strandline.spark.intakes import Intakes
 from strandline.spark.jobs import Jobs
 from strandline.spark.landed import Load
 from strandline.spark.premises import Desks, Premises
 from strandline.spark.queries import own_session, view_columns
 from strandline.spark.resolves import Wanted, resolve_all
+from strandline.spark.sweeps import swept_too
 from strandline.spark.view_full import FullViews
 from strandline.spark.view_linear import LinearViews
 
@@ -83,7 +85,7 @@ class SparkComputer:
                 came = Intakes(premises, jobs, self._resolve).take()
                 deltas = _tables(premises, jobs, came)
                 _views(premises, jobs, self._spark, deltas)
-                return Computed(came.inputs, deltas)
+                return Computed(came.inputs, deltas, came.undecoded)
         finally:
             self.jobs = jobs.count
 
@@ -100,16 +102,21 @@ class SparkComputer:
 
 def _tables(premises: Premises, jobs: Jobs, came: Came) -> dict[str, Delta]:
     """What changes in tables, their tombstones and their errors."""
-    wanted, loads = [], {}
+    wanted, loads, sweeps = [], {}, {}
     for table in premises.work.program.tables:
         rows = came.rows.get(table.name, [])
         if table.envelope == "append":
             loads[table.name] = Load.of(rows)
         else:
             tombs = tombs_of(table.name) if table.sequence_by else ""
-            wanted.append(Wanted(table.name, rows, table.sequence_by, tombs))
+            before = sweep_before(reading_of(table), premises.work.time, premises.work.now_ms)
+            wanted.append(Wanted(table.name, rows, table.sequence_by, tombs, before))
+            if before is not None:
+                sweeps[tombs] = before
         wanted.append(Wanted(errors_of(table.name), came.errors.get(table.name, [])))
     loads |= resolve_all(premises, jobs, [each for each in wanted if each.answers])
+    for tombs, before in sweeps.items():
+        loads[tombs] = swept_too(premises, tombs, loads.get(tombs), before)
     deltas = {name: premises.delta(name, load) for name, load in loads.items()}
     return {name: delta for name, delta in deltas.items() if delta is not None}
 

@@ -11,6 +11,7 @@ stored, and of those that come only when they have come. Then a second job takes
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,12 +24,14 @@ from strandline.connectors.source import Split
 from strandline.journal.record import StagedRef
 from strandline.journal.staging import intact
 from strandline.model.digest import Digest
-from strandline.pipeline.meaning import input_digest, unpacked_rows
+from strandline.pipeline.meaning import input_digest, undecoded, unpacked_rows
 from strandline.spark import perform
 from strandline.spark.changes import put_changes
 from strandline.spark.instruction import Answer
 from strandline.spark.parcels import unwrap
+from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import RETURNED_BYTES, returnable
+from strandline.spark.upstream import work_rows
 from strandline.spark.worker import bench_of, numbers_in, partition_number, reporting
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from strandline.connectors.incoming import Incoming
     from strandline.connectors.source import ResolveSecret
+    from strandline.pipeline.meaning import Undecoded
     from strandline.spark.put import Bench
 
 
@@ -44,6 +48,8 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
     split: Split | None = None
     staged: StagedRef | None = None
+    work: bytes = b""
+    """Which parts of a shard hold the rows of the split, as the driver found them."""
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
@@ -73,8 +79,8 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
     rows: Answer
     errors: Answer
-    bad: int
-    """How many rows could not be decoded."""
+    bad: tuple[int, str, int, str] | None
+    """How many rows could not be decoded, and the first of them; see `Undecoded`."""
 
 
 _orders = msgspec.msgpack.Decoder(Order)
@@ -114,7 +120,7 @@ class Taking:
         columns = pa.ipc.read_schema(pa.py_buffer(order.columns))
         self._how = reading(columns, order.key, order.options)
         self._digest = Digest.ZERO
-        self._bad = 0
+        self._bad: Undecoded | None = None
         self._ids: list[pa.Table] = []
 
     def take(self, most: int) -> Took:
@@ -131,7 +137,8 @@ class Taking:
         if self._ids:
             whole = pa.concat_tables(self._ids)
             errors = perform.stage(self._errors, whole.to_batches(), most)
-        return Took(self._order.intake, self._digest.pack(), rows, errors, self._bad)
+        bad = None if self._bad is None else astuple(self._bad)
+        return Took(self._order.intake, self._digest.pack(), rows, errors, bad)
 
     def _good(self) -> Iterator[pa.RecordBatch]:
         how = self._how
@@ -144,14 +151,17 @@ class Taking:
         for batch in self._fetched():
             self._digest += input_digest(batch)
             incoming = decode(batch, self._how)
-            self._bad += incoming.table.num_rows - incoming.table["_error"].null_count
+            if (bad := undecoded(incoming)) is not None:
+                self._bad = bad.with_others(self._bad)
             if self._order.takes_ids:
                 self._ids.append(incoming.errors())
             yield incoming
 
     def _fetched(self) -> Iterator[pa.Table]:
         for piece in self._order.pieces:
-            if piece.split is not None:
+            if piece.split is not None and piece.work:
+                yield from work_rows(decode_work(piece.work), piece.split, self._table.blob)
+            elif piece.split is not None:
                 for batch in fetch(piece.split, self._resolve):
                     yield pa.Table.from_batches([batch])
             if piece.staged is not None:

@@ -17,6 +17,7 @@ from strandline.model.engine import Rules
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.parts.lookup import Keys
+from strandline.parts.tombstones import swept
 from strandline.parts.upsert import resolve
 from strandline.spark import slices
 from strandline.spark.instruction import Answer, Errand, RangeWork, Site
@@ -43,6 +44,10 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     tombs_site: bytes = b""
     buried: RangeWork = RangeWork(0, 0)
     """Where all tombstones are."""
+    now_ms: int = 0
+    """What new tombstones say of when they were made."""
+    sweep_before: int | None = None
+    """Older tombstones go in this transaction, and count no more."""
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -116,7 +121,8 @@ def resolved(task: Task, blocks: PartLookup, bench_at: object) -> list[Outcome]:
     if task.tombs:
         tombs = _Gathering(bench_at(task.tombs_site), errand.inline_max)  # type: ignore[operator]
     schema = table.bench.ground.schema
-    rules = Rules(errand.compare_stored, bury=tombs is not None)
+    buried_at = task.now_ms if tombs is not None else None
+    rules = Rules(errand.compare_stored, bury=tombs is not None, buried_at=buried_at)
     for work in errand.ranges:
         incoming = came_for(table.bench, work, errand.time)
         if incoming is None:
@@ -126,6 +132,8 @@ def resolved(task: Task, blocks: PartLookup, bench_at: object) -> list[Outcome]:
         if tombs is not None:
             wanted = Keys.of(incoming, tombs.bench.ground.schema)
             buried = live_rows(tombs.bench, blocks, task.buried, wanted, errand.as_of)
+            if task.sweep_before is not None:
+                buried, _ = swept(buried, task.sweep_before)
         found = resolve(incoming, old, schema, rules, buried)
         table.add(found.updates)
         if tombs is not None and found.tombs is not None:

@@ -34,6 +34,8 @@ class Wanted:
     compare_stored: tuple[str, ...] = ()
     tombs: str = ""
     """The collection of its tombstones, if it has them."""
+    sweep_before: int | None = None
+    """Older ones go in this transaction."""
 
 
 def resolve_all(premises: Premises, jobs: Jobs, wanted: Sequence[Wanted]) -> dict[str, Load]:
@@ -68,6 +70,7 @@ def _tasks(premises: Premises, jobs: Jobs, wanted: Wanted) -> list[Task]:
         Errand((), premises.as_of, time=premises.work.time, compare_stored=wanted.compare_stored),
     )
     if wanted.tombs:
+        whole = replace(whole, now_ms=premises.work.now_ms, sweep_before=wanted.sweep_before)
         whole = _with_tombs(premises, whole, wanted.tombs, gathered)
     return [
         replace(whole, errand=replace(whole.errand, ranges=tuple(work)))

@@ -159,7 +159,7 @@ def chunks_count_as_they_come(planting: Planting) -> None:
 
 @mutant("a late old event resurrects nothing", _CASE, BANK)
 def tombstones_are_ignored(planting: Planting) -> None:
-    def rules(how: Reading) -> Rules:
+    def rules(how: Reading, _now_ms: int | None = None) -> Rules:
         return Rules(compare_stored=how.sequence_by, bury=False)
 
     planting.swap(meaning, "rules_of", rules)
@@ -167,7 +167,7 @@ def tombstones_are_ignored(planting: Planting) -> None:
 
 @mutant("a late old event changes nothing", _CASE, BANK)
 def sequences_are_ignored(planting: Planting) -> None:
-    planting.swap(meaning, "rules_of", lambda _how: Rules())
+    planting.swap(meaning, "rules_of", lambda *_: Rules())
 
 
 @mutant("a transaction reads what the one before left", _CASE, BANK)

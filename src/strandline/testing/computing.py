@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from strandline.connectors.incoming import Incoming, decode, out_schema
 from strandline.connectors.registry import fetch as fetch_split
+from strandline.connectors.shard import NAME as SHARD_NAME, fetch_changes
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
+from strandline.parts.tombstones import swept
 from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of, tombs_of
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import (
@@ -28,10 +30,13 @@ from strandline.pipeline.meaning import (
     input_digest,
     reading_of,
     row_text,
+    sweep_before,
+    undecoded,
     unpacked_rows,
     updates_digest,
     upserted,
 )
+from strandline.pipeline.upstream import Upstream
 from strandline.views.answer import answer, changes_of
 from strandline.views.arithmetic import Raised
 from strandline.views.rewrite import query_sql
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.model.schema import Schema
     from strandline.pipeline.compute import Intake, Work
+    from strandline.pipeline.meaning import Undecoded
     from strandline.views.declared import Table, View
     from strandline.views.program import Program
 
@@ -66,6 +72,7 @@ class ArrowComputer:
         self.versions = versions
         self._held: dict[str, pa.Table] = {}
         """What collections held before the transaction that is being computed."""
+        self._undecoded: dict[str, Undecoded] = {}
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view: what it answers over empty collections."""
@@ -83,36 +90,65 @@ class ArrowComputer:
             inputs[intake.endpoint] = sum((input_digest(each) for each in rows), Digest.ZERO)
             came.setdefault(intake.table, []).extend(rows)
         updates: dict[str, pa.Table] = {}
+        self._undecoded = {}
         for table in work.program.tables:
             if table.name in came:
                 updates |= self._table(work, table, came[table.name])
+        for name, gone in self._swept(work).items():
+            updates[name] = pa.concat_tables([updates[name], gone]) if name in updates else gone
         for view in work.program.views:
             updates |= self._view(work, view, updates)
-        return Computed(inputs, {name: self._delta(work, name, updates[name]) for name in updates})
+        deltas = {name: self._delta(work, name, updates[name]) for name in updates}
+        return Computed(inputs, deltas, self._undecoded)
 
     def _rows(self, work: Work, intake: Intake) -> list[pa.Table]:
         """One table for each layout that came."""
-        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._fetch(s)]
+        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._read_in(s)]
         env = self._store.env
         staged = (fetch_staged(env, work.pipeline, ref) for ref in intake.staged)
         return [*found, *(unpacked_rows(each) for each in staged)]
 
+    def _read_in(self, split: Split) -> Iterable[pa.RecordBatch]:
+        if split.connector == SHARD_NAME:
+            return fetch_changes(split, Upstream(self._store, split.options["shard"]))
+        return self._fetch(split)
+
     def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
         how = reading_of(table)
         incoming = decode_all(came, how)
+        if (bad := undecoded(incoming)) is not None:
+            self._undecoded[table.name] = bad
         found = {}
         if how.keyed:
             schema = self._schema(work, table.name)
             tombs = tombs_of(table.name)
-            buried = self._old(work, tombs) if how.sequence_by else None
+            buried = self._buried(work, table) if how.sequence_by else None
             held = Held(self._old(work, table.name), buried)
-            found[table.name], gone = upserted(incoming, how, held, schema, work.time)
+            at = (work.time, work.now_ms)
+            found[table.name], gone = upserted(incoming, how, held, schema, at)
             if gone is not None:
                 found[tombs] = gone
         else:
             found[table.name] = appended(incoming, how)
         errors = errors_of(table.name)
         found[errors] = errors_updated(incoming, self._old(work, errors), work.time)
+        return found
+
+    def _buried(self, work: Work, table: Table) -> pa.Table:
+        """The tombstones that count in this transaction."""
+        before = sweep_before(reading_of(table), work.time, work.now_ms)
+        tombs = self._old(work, tombs_of(table.name))
+        return tombs if before is None else swept(tombs, before)[0]
+
+    def _swept(self, work: Work) -> dict[str, pa.Table]:
+        """Tombstones that go in this transaction, whether anything came for their table or not."""
+        found = {}
+        for table in work.program.tables:
+            before = sweep_before(reading_of(table), work.time, work.now_ms)
+            if before is not None:
+                name = tombs_of(table.name)
+                _, old = swept(self._old(work, name), before)
+                found[name] = difference(old.slice(0, 0), old)
         return found
 
     def _view(self, work: Work, view: View, updates: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
