@@ -10,6 +10,7 @@ compute     shell  the Computer port: what a sealed transaction makes of the col
 delivery    pure   where a sink goes on, and whether a transaction is for it
 documents   shell  what is told of a pipeline, as documents with stable names
 engine      shell  the Engine port: who computes transactions and answers queries
+finish      shell  computes what is sealed, answers it, lands it, commits it
 land        shell  lands what was computed in the shards, before anybody commits it
 life        shell  the replica of a pipeline in this process, run here or beside
 meaning     pure   what the rows of a transaction mean for a table, in Arrow
