@@ -1,6 +1,7 @@
 """One running program: what goes into each transaction, who computes it, when it counts.
 
 agree       pure   whether two computations of one time agree
+amend       shell  replaces what a sealed transaction can't read any more, on the record
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
 catalog     pure   the collections of a program and their shards
