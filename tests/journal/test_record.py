@@ -12,13 +12,14 @@ EXAMPLES = {
     "INPUT of 31 from orders.kafka": r.Input(31, "orders.kafka", "orders", {"0": (6, 6)}, (), {}),
     "SEAL of 31": r.Seal(31),
     "AMEND of 31 from orders.kafka": r.Amend(31, "orders.kafka", None, (REF,), "gone"),
+    "ANSWER of 31 in e3": r.Answer(31, 3, {"orders.kafka": b"i"}, {"orders": b"d"}, {}),
     "COMMIT of 31 in e3": r.Commit(31, 3, 7, {"orders.kafka": b"i"}, {"orders": b"d"}),
     "CHECKPOINT at 31": r.Checkpoint(31, 3, "p1", "c1", {"a": 32}, b"s", REF, ("h1",)),
     "CHECKPOINT at the start": r.Checkpoint(None, 3, "p1", "c1", {}, b"", REF, ()),
     "ENDPOINT orders.kafka paused": r.Endpoint("orders.kafka", "paused"),
     "PROGRAM p1": r.Program("p1", "CREATE …", None),
     "BIND orders": r.Bind("orders", "shop.orders", "table"),
-    "PROMOTE e3": r.Promote(3, "p1"),
+    "PROMOTE e3": r.Promote(3, "p1", {}),
     "ABORT h1": r.Abort("h1", "idle for an hour"),
 }
 

@@ -2,6 +2,7 @@
 
 record      pure   the records, as people name them and as bytes
 chain       pure   entries: records that are written at once, numbered and chained by hash
+sealed      pure   a transaction that is sealed: what it reads, and what it was found to be
 standing    pure   where a pipeline stands: the fold of its records, and which may follow which
 next        pure   what a replica does next: one table
 staging     shell  objects that records refer to: what is too large for a record, and snapshots

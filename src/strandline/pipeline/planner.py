@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from strandline.connectors.position import Range
 from strandline.connectors.source import Holding, Initiating, Limits
-from strandline.errors import ConflictError, UsageError
+from strandline.errors import ConflictError, SourceError, SourceGoneError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from strandline.handles.write import Writer
     from strandline.journal.handles import Handle
     from strandline.journal.record import StagedRef
-    from strandline.journal.standing import Sealed, Standing
+    from strandline.journal.sealed import Sealed
+    from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
 
 TRANSACTION = "transaction"
@@ -88,7 +89,7 @@ class Planner:
             time=sealed.t,
             now_ms=sealed.begin.now_ms,
             program=self._rig.program,
-            intakes=tuple(self.intake(each) for each in sealed.inputs),
+            intakes=tuple(self.intake(each) for each in sealed.reads),
             shards=shards,
             builds=builds(standing, sealed.t),
             writers=writers,
@@ -106,6 +107,20 @@ class Planner:
             )
         splits = tuple(source.splits(Range(dict(sealed.taken))))
         return Intake(sealed.endpoint, sealed.table, splits)
+
+    def lost(self, sealed: Sealed) -> str:
+        """The endpoint whose sealed rows can't be read any more, by its own word; else empty."""
+        for each in sealed.reads:
+            source = self._rig.sources.get(each.endpoint)
+            if source is None or each.taken is None or each.staged:
+                continue
+            try:
+                source.check(Range(dict(each.taken)))
+            except SourceGoneError:
+                return each.endpoint
+            except SourceError:
+                continue
+        return ""
 
     def _explicit(self, standing: Standing) -> bool:
         """Carry out what the user of one handle said; open ones are left alone.
