@@ -62,6 +62,7 @@ def history() -> list[list[r.Record]]:
             r.Input(1, "handle.h2.orders", "orders", None, (REF, REF), {}),
             r.Seal(1),
         ],
+        [r.Evolve(1, "orders", {"note": "STRING", "count": "BIGINT"})],
         [r.Endpoint("orders.kafka", "removed")],
         [r.Commit(1, 2, 1_700_000_002_000, {"handle.h2.orders": b"k" * 24}, {})],
     ]

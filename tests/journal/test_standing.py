@@ -99,6 +99,14 @@ ILLEGAL = {
         FOUNDED, r.Amend(0, SOURCE, None, (), ""), "nothing is sealed"),
     "an amendment of another time": (SEALED, r.Amend(1, SOURCE, None, (), ""), "0 is sealed"),
     "an amendment of no input": (SEALED, r.Amend(0, "x", None, (), ""), "has no input"),
+    "columns of nothing": (FOUNDED, r.Evolve(0, "orders", {"n": "BIGINT"}), "nothing is sealed"),
+    "columns of another time": (SEALED, r.Evolve(1, "orders", {"n": "BIGINT"}), "0 is sealed"),
+    "columns of a table that nothing comes for": (
+        SEALED, r.Evolve(0, "x", {"n": "BIGINT"}), "has no input"),
+    "no columns": (SEALED, r.Evolve(0, "orders", {}), "adds nothing"),
+    "a column is added twice": (
+        fold(r.Evolve(0, "orders", {"n": "BIGINT"}), base=SEALED),
+        r.Evolve(0, "orders", {"n": "STRING"}), "or again one of n"),
     "a commit of nothing": (FOUNDED, COMMIT, "nothing is sealed"),
     "a commit of what is committed": (COMMITTED, COMMIT, "nothing is sealed"),
     "a commit before the seal": (BEGUN, COMMIT, "begun and not sealed"),
@@ -251,6 +259,7 @@ def random_record(chance, standing):
         r.Seal(t),
         r.Seal(t),
         r.Amend(t, endpoint, None, (REF,), "why"),
+        r.Evolve(t, chance.choice(["orders", "none"]), {chance.choice("abcdefgh"): "BIGINT"}),
         r.Commit(t, epoch, instant, dict.fromkeys(endpoints, b"d"), {}),
         r.Commit(t, epoch, instant, dict.fromkeys(endpoints, b"d"), {}),
         checkpoint(standing, epoch=epoch),

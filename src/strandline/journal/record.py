@@ -8,6 +8,7 @@
     INPUT       what it takes from one endpoint: exact ranges, or staged rows with their digest
     SEAL        nothing is added to it any more: it will be computed, by somebody
     AMEND       an input of the sealed transaction is replaced, on the record
+    EVOLVE      a table has more columns from the sealed transaction on
     COMMIT      it is computed, and visible everywhere; digests of every input and every delta
     ABORT       an explicit handle was closed without a commit; it never had a time
     CHECKPOINT  all that is needed to go on from here is in one object
@@ -95,6 +96,15 @@ class Amend(_Record, frozen=True, array_like=True, tag="AMEND"):
     reason: str
 
 
+class Evolve(_Record, frozen=True, array_like=True, tag="EVOLVE"):
+    """What a table's source brings has fields without a column: they have one from now on."""
+
+    t: Time
+    table: str
+    columns: dict[str, str]
+    """By name, the types in the words of SQL."""
+
+
 class Commit(_Record, frozen=True, array_like=True, tag="COMMIT"):
     """Transaction `t` is visible in all shards of the pipeline, touched or not."""
 
@@ -165,7 +175,18 @@ class Abort(_Record, frozen=True, array_like=True, tag="ABORT"):
 
 
 Record = (
-    Begin | Input | Seal | Amend | Commit | Checkpoint | Endpoint | Program | Bind | Promote | Abort
+    Begin
+    | Input
+    | Seal
+    | Amend
+    | Evolve
+    | Commit
+    | Checkpoint
+    | Endpoint
+    | Program
+    | Bind
+    | Promote
+    | Abort
 )
 
 RECORDS: tuple[type[Record], ...] = (
@@ -173,6 +194,7 @@ RECORDS: tuple[type[Record], ...] = (
     Input,
     Seal,
     Amend,
+    Evolve,
     Commit,
     Checkpoint,
     Endpoint,
@@ -214,8 +236,8 @@ def _told(record: Record) -> str:
     match record:
         case Begin(t=t, epoch=epoch) | Commit(t=t, epoch=epoch):
             told = f"of {t} in {epoch_text(epoch)}"
-        case Input(t=t, endpoint=endpoint) | Amend(t=t, endpoint=endpoint):
-            told = f"of {t} from {endpoint}"
+        case Input(t=t, endpoint=name) | Amend(t=t, endpoint=name) | Evolve(t=t, table=name):
+            told = f"of {t} from {name}"
         case Seal(t=t):
             told = f"of {t}"
         case Checkpoint(t=t):

@@ -14,6 +14,7 @@
                  was taken before
     SEAL         its BEGIN
     AMEND        this very time is sealed, with this endpoint
+    EVOLVE       this very time is sealed; columns that the table was not given before
     COMMIT       this very time is sealed; this epoch; a digest for each endpoint and for no
                  other; its clock does not go back
     ABORT        the handle was not closed before
@@ -125,6 +126,8 @@ class Standing(msgspec.Struct, frozen=True):
     """Handles that were closed: with their time if they committed. See `Checkpoints.publish`."""
     checkpoints: tuple[Kept, ...]
     """The newest ones, the newest last."""
+    added: dict[str, dict[str, str]]
+    """By table, columns that its source brought, with their types."""
 
     @classmethod
     def empty(cls, pipeline: str) -> Standing:
@@ -150,6 +153,7 @@ class Standing(msgspec.Struct, frozen=True):
             producers={},
             closed={},
             checkpoints=(),
+            added={},
         )
 
     @property
@@ -313,6 +317,16 @@ def _amend(standing: Standing, record: r.Amend) -> Standing:
     return _replace(standing, sealed=Sealed(sealed.begin, inputs))
 
 
+def _evolve(standing: Standing, record: r.Evolve) -> Standing:
+    sealed = _of_sealed(standing, record)
+    if record.table not in {each.table for each in sealed.inputs}:
+        _refuse(standing, record, "that table has no input in this transaction")
+    known = standing.added.get(record.table, {})
+    if not record.columns or record.columns.keys() & known.keys():
+        _refuse(standing, record, f"it adds nothing, or again one of {', '.join(known)}")
+    return _replace(standing, added={**standing.added, record.table: {**known, **record.columns}})
+
+
 def _commit(standing: Standing, record: r.Commit) -> Standing:
     sealed = _of_sealed(standing, record)
     _ours(standing, record)
@@ -368,6 +382,7 @@ _RULES: dict[type[r.Record], Callable[[Standing, Any], Standing]] = {
     Input: _input,
     r.Seal: _seal,
     r.Amend: _amend,
+    r.Evolve: _evolve,
     r.Commit: _commit,
     r.Abort: _abort,
     r.Checkpoint: _checkpoint,
@@ -395,7 +410,7 @@ def _of_begun(standing: Standing, record: Input | r.Seal) -> Sealed:
     return standing.begun
 
 
-def _of_sealed(standing: Standing, record: r.Amend | r.Commit) -> Sealed:
+def _of_sealed(standing: Standing, record: r.Amend | r.Evolve | r.Commit) -> Sealed:
     if standing.sealed is None:
         _refuse(standing, record, "nothing is sealed")
     if record.t != standing.sealed.t:

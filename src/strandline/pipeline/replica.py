@@ -27,12 +27,14 @@ from strandline.journal import next as n
 from strandline.journal.checkpoint import Checkpoints, Facts
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
-from strandline.journal.record import Commit, Endpoint, Promote
+from strandline.journal.record import Commit, Endpoint, Evolve, Promote
 from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.model.ids import printable
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds, shards
+from strandline.pipeline.collected import open_collection
+from strandline.pipeline.evolve import addable, evolved
 from strandline.pipeline.land import Landing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep
@@ -126,7 +128,7 @@ class Replica:
         if self._me.epoch is None:
             with under(self._rig, standing) as rig:
                 for each in rig.collections:
-                    rig.store.shard(each.shard, each.columns, each.key)
+                    open_collection(rig.store, each, standing.added)
                     rig.attach(each.shard)
                 keep(rig, standing)
                 release_removed(rig.store, standing)
@@ -137,7 +139,12 @@ class Replica:
         try:
             with under(self._rig, standing) as rig:
                 bound = shards(standing, list(rig.collections))
+                for each in rig.collections:
+                    if each.name in standing.added:
+                        open_collection(rig.store, each, standing.added)
                 computed = self._compute(rig, standing, sealed, bound)
+                if self._evolve(rig, standing, sealed, computed):
+                    return
         except StrandlineError:
             if not self._overtaken(sealed):
                 raise
@@ -158,6 +165,19 @@ class Replica:
         computed = rig.computer.compute(planner.work(standing, sealed, bound, writers))
         self._refuse_undecoded(sealed, computed)
         return computed
+
+    def _evolve(self, rig: Rig, standing: Standing, sealed: Sealed, computed: Computed) -> bool:
+        """Put new columns on record, before anything is landed; then it is computed anew."""
+        program = evolved(rig.program, standing.added)
+        records = []
+        for table in program.tables:
+            columns = addable(computed.fresh.get(table.name, {}), table.columns)
+            if columns:
+                records.append(Evolve(sealed.t, table.name, columns))
+        if records:
+            # Whoever else was faster: what it recorded is what counts.
+            self._journal.propose(standing, records)
+        return bool(records)
 
     def _refuse_undecoded(self, sealed: Sealed, computed: Computed) -> None:
         """What is sealed stays sealed: whoever may go on with it finds all of it."""
