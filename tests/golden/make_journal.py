@@ -58,6 +58,7 @@ def history() -> list[list[r.Record]]:
             r.Input(1, "handle.h2.orders", "orders", None, (REF, REF), {}),
             r.Seal(1),
         ],
+        [r.Evolve(1, "orders", {"note": "STRING", "count": "BIGINT"})],
         [r.Endpoint("orders.kafka", "removed")],
         [r.Answer(1, 2, {"handle.h2.orders": b"k" * 24}, {}, {})],
         [r.Commit(1, 2, 1_700_000_002_000, {"handle.h2.orders": b"k" * 24}, {})],

@@ -12,6 +12,7 @@ EXAMPLES = {
     "INPUT of 31 from orders.kafka": r.Input(31, "orders.kafka", "orders", {"0": (6, 6)}, (), {}),
     "SEAL of 31": r.Seal(31),
     "AMEND of 31 from orders.kafka": r.Amend(31, "orders.kafka", None, (REF,), "gone"),
+    "EVOLVE of 31 from orders": r.Evolve(31, "orders", {"note": "STRING"}),
     "ANSWER of 31 in e3": r.Answer(31, 3, {"orders.kafka": b"i"}, {"orders": b"d"}, {}),
     "COMMIT of 31 in e3": r.Commit(31, 3, 7, {"orders.kafka": b"i"}, {"orders": b"d"}),
     "CHECKPOINT at 31": r.Checkpoint(31, 3, "p1", "c1", {"a": 32}, b"s", REF, ("h1",)),

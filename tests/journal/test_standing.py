@@ -121,6 +121,16 @@ ILLEGAL = {
         SEALED, changed(amending(SEALED), taken={"1": (0, 0)}), "sealed of it, nothing"),
     "an amendment that ends before it starts": (
         SEALED, changed(amending(SEALED), taken={"0": (2, 1)}), "is not within"),
+    "columns of what is answered": (
+        ANSWERED, r.Evolve(0, "orders", {"n": "BIGINT"}), "0 is answered, and its rows may have"),
+    "columns of nothing": (FOUNDED, r.Evolve(0, "orders", {"n": "BIGINT"}), "nothing is sealed"),
+    "columns of another time": (SEALED, r.Evolve(1, "orders", {"n": "BIGINT"}), "0 is sealed"),
+    "columns of a table that nothing comes for": (
+        SEALED, r.Evolve(0, "x", {"n": "BIGINT"}), "has no input"),
+    "no columns": (SEALED, r.Evolve(0, "orders", {}), "adds nothing"),
+    "a column is added twice": (
+        fold(r.Evolve(0, "orders", {"n": "BIGINT"}), base=SEALED),
+        r.Evolve(0, "orders", {"n": "STRING"}), "or again one of n"),
     "a commit of nothing": (FOUNDED, COMMIT, "nothing is sealed"),
     "a commit of what is committed": (COMMITTED, COMMIT, "nothing is sealed"),
     "a commit before the seal": (BEGUN, COMMIT, "begun and not sealed"),
@@ -306,6 +316,7 @@ def random_record(chance, standing):
         r.Amend(t, endpoint, None, (REF,), "why"),
         r.Answer(t, epoch, dict.fromkeys(endpoints, b"d"), {}, {}),
         r.Answer(t, epoch, dict.fromkeys(endpoints, b"d"), {}, {}),
+        r.Evolve(t, chance.choice(["orders", "none"]), {chance.choice("abcdefgh"): "BIGINT"}),
         r.Commit(t, epoch, instant, dict.fromkeys(endpoints, b"d"), {}),
         r.Commit(t, epoch, instant, dict.fromkeys(endpoints, b"d"), {}),
         checkpoint(standing, epoch=epoch),

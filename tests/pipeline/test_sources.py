@@ -37,9 +37,3 @@ def test_a_program_opens_one_source_for_each_table() -> None:
 def test_an_option_that_no_connector_knows_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="colour"):
         open_sources(parse(KEYED + "generator OPTIONS (colour 'red');"), PORTS)
-
-
-@pytest.mark.parametrize("option", ["newColumns 'add'"])
-def test_what_is_not_built_yet_is_refused_by_name(option: str) -> None:
-    with pytest.raises(UsageError, match=f"table t: {option} is not built yet"):
-        open_sources(parse(KEYED + f"generator OPTIONS ({option});"), PORTS)

@@ -8,6 +8,7 @@
     INPUT       what it takes from one endpoint: exact ranges, or staged rows with their digest
     SEAL        nothing is added to it any more: it will be computed, by somebody
     AMEND       an input of the sealed transaction is replaced, on the record
+    EVOLVE      a table has more columns from the sealed transaction on
     ANSWER      what it makes of the collections, by digest: nothing else is ever landed at its time
     COMMIT      it has landed, and is visible everywhere; the digests of its answer
     ABORT       an explicit handle was closed without a commit; it never had a time
@@ -105,6 +106,15 @@ class Amend(_Record, frozen=True, array_like=True, tag="AMEND"):
     reason: str
 
 
+class Evolve(_Record, frozen=True, array_like=True, tag="EVOLVE"):
+    """What a table's source brings has fields without a column: they have one from now on."""
+
+    t: Time
+    table: str
+    columns: dict[str, str]
+    """By name, the types in the words of SQL."""
+
+
 class Answer(_Record, frozen=True, array_like=True, tag="ANSWER"):
     """What transaction `t` is, on record before any row of it is in any shard."""
 
@@ -193,6 +203,7 @@ Record = (
     | Input
     | Seal
     | Amend
+    | Evolve
     | Answer
     | Commit
     | Checkpoint
@@ -208,6 +219,7 @@ RECORDS: tuple[type[Record], ...] = (
     Input,
     Seal,
     Amend,
+    Evolve,
     Answer,
     Commit,
     Checkpoint,
@@ -260,8 +272,8 @@ def _told(record: Record) -> str:
     match record:
         case Begin(t=t, epoch=epoch) | Answer(t=t, epoch=epoch) | Commit(t=t, epoch=epoch):
             told = f"of {t} in {epoch_text(epoch)}"
-        case Input(t=t, endpoint=endpoint) | Amend(t=t, endpoint=endpoint):
-            told = f"of {t} from {endpoint}"
+        case Input(t=t, endpoint=name) | Amend(t=t, endpoint=name) | Evolve(t=t, table=name):
+            told = f"of {t} from {name}"
         case Seal(t=t):
             told = f"of {t}"
         case Checkpoint(t=t):

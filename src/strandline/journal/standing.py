@@ -15,6 +15,8 @@
     SEAL         its BEGIN
     AMEND        this very time is sealed, with this endpoint, and has no ANSWER; no more is
                  read than was sealed
+    EVOLVE       this very time is sealed, and has no ANSWER; columns that the table was not given
+                 before
     ANSWER       this very time is sealed, and has none; this epoch; a digest for each endpoint
                  and for no other
     COMMIT       this very time has an ANSWER, with the same digests; this epoch; its clock does
@@ -125,6 +127,8 @@ class Standing(msgspec.Struct, frozen=True):
     """Handles that were closed: with their time if they committed. See `Checkpoints.publish`."""
     checkpoints: tuple[Kept, ...]
     """The newest ones, the newest last."""
+    added: dict[str, dict[str, str]]
+    """By table, columns that its source brought, with their types."""
 
     @classmethod
     def empty(cls, pipeline: str) -> Standing:
@@ -151,6 +155,7 @@ class Standing(msgspec.Struct, frozen=True):
             producers={},
             closed={},
             checkpoints=(),
+            added={},
         )
 
     @property
@@ -314,6 +319,18 @@ def _amend(standing: Standing, record: Amend) -> Standing:
     return _replace(standing, sealed=_replace(sealed, amends=(*sealed.amends, record)))
 
 
+def _evolve(standing: Standing, record: r.Evolve) -> Standing:
+    sealed = _of_sealed(standing, record)
+    if sealed.answer is not None:
+        _refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
+    if record.table not in {each.table for each in sealed.inputs}:
+        _refuse(standing, record, "that table has no input in this transaction")
+    known = standing.added.get(record.table, {})
+    if not record.columns or record.columns.keys() & known.keys():
+        _refuse(standing, record, f"it adds nothing, or again one of {', '.join(known)}")
+    return _replace(standing, added={**standing.added, record.table: {**known, **record.columns}})
+
+
 def _answer(standing: Standing, record: Answer) -> Standing:
     sealed = _of_sealed(standing, record)
     _ours(standing, record)
@@ -381,6 +398,7 @@ _RULES: dict[type[r.Record], Callable[[Standing, Any], Standing]] = {
     Input: _input,
     r.Seal: _seal,
     Amend: _amend,
+    r.Evolve: _evolve,
     Answer: _answer,
     r.Commit: _commit,
     r.Abort: _abort,
@@ -409,7 +427,7 @@ def _of_begun(standing: Standing, record: Input | r.Seal) -> Sealed:
     return standing.begun
 
 
-def _of_sealed(standing: Standing, record: Amend | Answer | r.Commit) -> Sealed:
+def _of_sealed(standing: Standing, record: Amend | r.Evolve | Answer | r.Commit) -> Sealed:
     if standing.sealed is None:
         _refuse(standing, record, "nothing is sealed")
     if record.t != standing.sealed.t:

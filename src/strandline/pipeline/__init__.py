@@ -7,10 +7,12 @@ auditor     shell  a read-only replica: computes what others commit, and compare
 catalog     pure   the collections of a program and their shards
 claim       pure   who publishes to a sink, and how far it was
 claims      shell  claims in Consensus: looked for, taken, renewed
+collected   shell  the shards of a program, made and widened
 compute     shell  the Computer port: what a sealed transaction makes of the collections
 delivery    pure   where a sink goes on, and whether a transaction is for it
 documents   shell  what is told of a pipeline, as documents with stable names
 engine      shell  the Engine port: who computes transactions and answers queries
+evolve      pure   columns that tables get from their sources, on the record
 finish      shell  computes what is sealed, answers it, lands it, commits it
 forgetful   shell  rows of sources that may lose them, staged before they are sealed
 land        shell  lands what was computed in the shards, before anybody commits it

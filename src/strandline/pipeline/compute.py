@@ -55,6 +55,9 @@ class Work:
     writers: Mapping[str, Writer] = field(default_factory=dict, kw_only=True)
     """Under whose id a computer may put parts, for each collection; it never appends by them."""
 
+    seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    """What views see of tables, which may have got more columns; all, of those left out."""
+
     def whole(self, view: View) -> bool:
         """Whether a view is computed from all that it reads; before the first time that is what
         changes, anyhow."""
@@ -79,6 +82,8 @@ class Computed:
     deltas: Mapping[str, Delta]
     undecoded: Mapping[str, Undecoded] = field(default_factory=dict)
     """By table, what became error rows of it, or healed at once."""
+    fresh: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By table that adds columns, fields without one, with the types that they would have."""
 
     def digests(self) -> dict[str, Digest]:
         """Of each collection that changes."""

@@ -27,10 +27,12 @@ from strandline.errors import (
     UsageError,
 )
 from strandline.journal.log import Lost
-from strandline.journal.record import Amend, Answer, Commit
+from strandline.journal.record import Amend, Answer, Commit, Evolve
 from strandline.model.ids import printable
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import shards
+from strandline.pipeline.collected import open_collection
+from strandline.pipeline.evolve import addable, evolved
 from strandline.pipeline.land import Landing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.rig import under
@@ -64,7 +66,12 @@ class Finishing:
         try:
             with under(self._rig, standing) as rig:
                 bound = shards(standing, list(rig.collections))
+                for each in rig.collections:
+                    if each.name in standing.added:
+                        open_collection(rig.store, each, standing.added)
                 computed = self._compute(rig, standing, sealed, bound)
+                if self._evolve(rig, standing, sealed, computed):
+                    return
         except StrandlineError as error:
             if self._overtaken(sealed):
                 # What it needs may be merged, forgotten or released by now: nobody needs it.
@@ -86,6 +93,21 @@ class Finishing:
         self._refuse_undecoded(sealed, computed)
         return computed
 
+    def _evolve(self, rig: Rig, standing: Standing, sealed: Sealed, computed: Computed) -> bool:
+        """Put new columns on record, before there is an answer; then it is computed anew."""
+        if sealed.answer is not None:
+            return False
+        program = evolved(rig.program, standing.added)
+        records = []
+        for table in program.tables:
+            columns = addable(computed.fresh.get(table.name, {}), table.columns)
+            if columns:
+                records.append(Evolve(sealed.t, table.name, columns))
+        if records:
+            # Whoever else was faster: what it recorded is what counts.
+            self._journal.propose(standing, records)
+        return bool(records)
+
     def _refuse_undecoded(self, sealed: Sealed, computed: Computed) -> None:
         """What is sealed stays sealed: whoever may go on with it finds all of it."""
         for table in sorted(computed.undecoded.keys() & self._rig.strict):
@@ -104,11 +126,13 @@ class Finishing:
     def _answered(self, base: Standing, sealed: Sealed, computed: Computed) -> Standing | None:
         """The standing in which what we computed has an answer, ours or another's.
 
-        `None` if it is committed by now, which is compared, or amended, so that it is to be
-        computed from something else.
+        `None` if it is committed by now, which is compared, or amended, or its tables have more
+        columns, so that it is to be computed anew.
         """
         standing = base
         while (still := _still(standing, sealed)) is not None:
+            if standing.added != base.added:
+                return None
             if still.answer is not None:
                 return standing
             outcome = self._journal.propose(standing, [self._answer(standing, sealed, computed)])
@@ -133,7 +157,7 @@ class Finishing:
             return sealed.answer
         try:
             for _, record in self._journal.records(base.lsn + 1):
-                if isinstance(record, Amend) and record.t == sealed.t:
+                if isinstance(record, (Amend, Evolve)) and record.t == sealed.t:
                     return None
                 if isinstance(record, Answer) and record.t == sealed.t:
                     return record

@@ -25,8 +25,11 @@ from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN, Schema
 from strandline.parts.consolidate import as_updates, consolidate
 from strandline.parts.upsert import resolve
+from strandline.pipeline.evolve import word_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strandline.connectors.incoming import Incoming
     from strandline.model.frontier import Time
     from strandline.views.declared import Table
@@ -91,9 +94,26 @@ def updates_digest(updates: pa.Table, schema: Schema) -> Digest:
     return Digest.of(row_base(rows, schema.ids), updates[DIFF_COLUMN].to_numpy())
 
 
-def appended(incoming: Incoming, how: Reading) -> pa.Table:
+def appended(incoming: Incoming, how: Reading, schema: Schema) -> pa.Table:
     """The updates of a table without a key."""
-    return consolidate(incoming.appended(how))
+    return consolidate(fitted(incoming.appended(how), schema))
+
+
+def fitted(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Rows of a time when the table had fewer columns than it has now: those are null."""
+    missing = [each for each in schema.fields if each.name not in rows.column_names]
+    for each in missing:
+        rows = rows.append_column(each.name, pa.nulls(rows.num_rows, each.type))
+    if not missing:
+        return rows
+    ours = [name for name in rows.column_names if name not in schema.names]
+    return rows.select([*schema.names, *ours])
+
+
+def fresh_words(fresh: Mapping[str, pa.DataType]) -> dict[str, str]:
+    """Fields without a column that can have one, with its type."""
+    words = {name: word_of(kind) for name, kind in fresh.items()}
+    return {name: word for name, word in words.items() if word is not None}
 
 
 def rules_of(how: Reading, now_ms: int | None = None) -> Rules:
@@ -118,7 +138,7 @@ def upserted(
     """The updates of a keyed table, and those of its tombstones where it has any; `at` is the
     transaction's time and what its clock said."""
     time, now_ms = at
-    rows = _timed(incoming.rows(how), time)
+    rows = _timed(fitted(incoming.rows(how), schema), time)
     found = resolve(rows, held.rows, schema, rules_of(how, now_ms), held.tombs)
     tombs = None if found.tombs is None else found.tombs.drop_columns([TIME_COLUMN])
     return found.updates.drop_columns([TIME_COLUMN]), tombs

@@ -15,6 +15,7 @@ from strandline.journal.record import Abort, Begin, Input, Seal
 from strandline.journal.staging import is_stale, stage
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.compute import Intake, Work
+from strandline.pipeline.evolve import evolved
 from strandline.pipeline.forgetful import is_forgetful, stage_range, unstage
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
@@ -88,11 +89,13 @@ class Planner:
             pipeline=self._rig.journal.pipeline,
             time=sealed.t,
             now_ms=sealed.begin.now_ms,
-            program=self._rig.program,
+            program=evolved(self._rig.program, standing.added),
             intakes=tuple(self.intake(each) for each in sealed.reads),
             shards=shards,
             builds=builds(standing, sealed.t),
             writers=writers,
+            # Always: what is computed again now may have come before a table got more columns.
+            seen={each.name: tuple(each.columns.names) for each in self._rig.program.tables},
         )
 
     def intake(self, sealed: Input) -> Intake:

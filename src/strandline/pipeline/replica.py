@@ -28,6 +28,7 @@ from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds
+from strandline.pipeline.collected import open_collection
 from strandline.pipeline.finish import Finishing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep, release
@@ -124,7 +125,7 @@ class Replica:
         if self._me.epoch is None:
             with under(self._rig, standing) as rig:
                 for each in rig.collections:
-                    rig.store.shard(each.shard, each.columns, each.key)
+                    open_collection(rig.store, each, standing.added)
                     rig.attach(each.shard)
                 keep(rig, standing)
                 release_removed(rig.store, standing)

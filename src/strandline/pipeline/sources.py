@@ -40,7 +40,7 @@ def open_sources(
             if names is not None and table.name not in names:
                 continue
             name = _CONNECTORS.get(table.connector, table.connector)
-            _refuse_unbuilt(table)
+            _refuse_new_columns(table)
             if shards is not None:
                 ports = replace(ports, changes=shards(table.name))
             opened[table.name] = open_source(name, options_of(table), ports)
@@ -74,11 +74,10 @@ def _shard_options(table: Table) -> dict[str, str]:
     return own
 
 
-def _refuse_unbuilt(table: Table) -> None:
-    if table.options.get("newColumns", "ignore") != "ignore":
+def _refuse_new_columns(table: Table) -> None:
+    if table.connector == "strandline" and table.options.get("newColumns", "ignore") != "ignore":
         raise UsageError(
-            f"table {table.name}: newColumns 'add' is not built yet: declare the columns, or "
-            "leave the option out to ignore fields without one"
+            f"table {table.name}: newColumns 'add' is not built for shards: declare the columns"
         )
 
 

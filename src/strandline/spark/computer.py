@@ -85,7 +85,7 @@ class SparkComputer:
                 came = Intakes(premises, jobs, self._resolve).take()
                 deltas = _tables(premises, jobs, came)
                 _views(premises, jobs, self._spark, deltas)
-                return Computed(came.inputs, deltas, came.undecoded)
+                return Computed(came.inputs, deltas, came.undecoded, came.fresh)
         finally:
             self.jobs = jobs.count
 

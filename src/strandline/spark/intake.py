@@ -24,7 +24,14 @@ from strandline.connectors.source import Split
 from strandline.journal.record import StagedRef
 from strandline.journal.staging import intact
 from strandline.model.digest import Digest
-from strandline.pipeline.meaning import input_digest, undecoded, unpacked_rows
+from strandline.pipeline.evolve import joined
+from strandline.pipeline.meaning import (
+    fitted,
+    fresh_words,
+    input_digest,
+    undecoded,
+    unpacked_rows,
+)
 from strandline.spark import perform
 from strandline.spark.changes import put_changes
 from strandline.spark.instruction import Answer
@@ -81,6 +88,8 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
     errors: Answer
     bad: tuple[int, str, int, str] | None
     """How many rows could not be decoded, and the first of them; see `Undecoded`."""
+    fresh: dict[str, str] = {}
+    """Fields without a column, where the table adds them."""
 
 
 _orders = msgspec.msgpack.Decoder(Order)
@@ -121,6 +130,7 @@ class Taking:
         self._how = reading(columns, order.key, order.options)
         self._digest = Digest.ZERO
         self._bad: Undecoded | None = None
+        self._fresh: dict[str, str] = {}
         self._ids: list[pa.Table] = []
 
     def take(self, most: int) -> Took:
@@ -138,12 +148,13 @@ class Taking:
             whole = pa.concat_tables(self._ids)
             errors = perform.stage(self._errors, whole.to_batches(), most)
         bad = None if self._bad is None else astuple(self._bad)
-        return Took(self._order.intake, self._digest.pack(), rows, errors, bad)
+        return Took(self._order.intake, self._digest.pack(), rows, errors, bad, self._fresh)
 
     def _good(self) -> Iterator[pa.RecordBatch]:
         how = self._how
         for incoming in self._decoded():
             good = incoming.rows(how) if how.keyed else incoming.appended(how)
+            good = fitted(good, self._table.ground.schema)
             yield from good.combine_chunks().to_batches()
 
     def _decoded(self) -> Iterator[Incoming]:
@@ -153,6 +164,7 @@ class Taking:
             incoming = decode(batch, self._how)
             if (bad := undecoded(incoming)) is not None:
                 self._bad = bad.with_others(self._bad)
+            self._fresh = joined([self._fresh, fresh_words(incoming.fresh)])
             if self._order.takes_ids:
                 self._ids.append(incoming.errors())
             yield incoming

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from strandline.connectors.shard import NAME
 from strandline.model.digest import Digest
 from strandline.pipeline.catalog import errors_of
+from strandline.pipeline.evolve import joined
 from strandline.pipeline.meaning import Undecoded, reading_options
 from strandline.spark.intake import Order, Piece, decode_took, encode_order, take_in
 from strandline.spark.parcels import wrap
@@ -42,6 +43,8 @@ class Came:
     """By table: what happens to its errors; only where there are any."""
     undecoded: dict[str, Undecoded] = field(default_factory=dict)
     """By table: what could not be decoded."""
+    fresh: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By table: fields without a column, where it adds them."""
 
 
 class Intakes:
@@ -69,6 +72,9 @@ class Intakes:
             if took.bad is not None:
                 found = Undecoded(*took.bad)
                 came.undecoded[intake.table] = found.with_others(came.undecoded.get(intake.table))
+            if took.fresh:
+                both = [came.fresh.get(intake.table, {}), took.fresh]
+                came.fresh[intake.table] = joined(both)
         self._take_ids(came, orders, came.undecoded.keys())
         return came
 

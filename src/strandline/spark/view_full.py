@@ -57,7 +57,7 @@ class FullViews:
         stand = self.premises.stand(view.name)
         whole = Whole(self.premises, self.spark, self.jobs)
         frames = {
-            name: whole.after(Changes.of(self.premises, name, known.get(name)))
+            name: self._seen(name, whole.after(Changes.of(self.premises, name, known.get(name))))
             for name in view.reads
         }
         with relations(self.spark, frames) as named, raising():
@@ -68,6 +68,13 @@ class FullViews:
         shard = stand.bench.ground.shard_id
         load = Load.of([decode_answer(each, shard) for each in answers])
         return self.premises.delta(view.name, load)
+
+    def _seen(self, name: str, frame: DataFrame) -> DataFrame:
+        """A table may have got columns that its views do not see."""
+        seen = self.premises.work.seen.get(name)
+        if seen is None or set(seen) == set(self.premises.schema(name).names):
+            return frame
+        return frame.select(*map(quoted, seen))
 
     def _errors(self, view: View, failed: pa.Table) -> Delta | None:
         name = errors_of(view.name)

@@ -27,6 +27,7 @@ from strandline.pipeline.meaning import (
     difference,
     errors_updated,
     expanded,
+    fresh_words,
     input_digest,
     reading_of,
     row_text,
@@ -73,6 +74,7 @@ class ArrowComputer:
         self._held: dict[str, pa.Table] = {}
         """What collections held before the transaction that is being computed."""
         self._undecoded: dict[str, Undecoded] = {}
+        self._fresh: dict[str, dict[str, str]] = {}
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view: what it answers over empty collections."""
@@ -90,7 +92,7 @@ class ArrowComputer:
             inputs[intake.endpoint] = sum((input_digest(each) for each in rows), Digest.ZERO)
             came.setdefault(intake.table, []).extend(rows)
         updates: dict[str, pa.Table] = {}
-        self._undecoded = {}
+        self._undecoded, self._fresh = {}, {}
         for table in work.program.tables:
             if table.name in came:
                 updates |= self._table(work, table, came[table.name])
@@ -99,7 +101,7 @@ class ArrowComputer:
         for view in work.program.views:
             updates |= self._view(work, view, updates)
         deltas = {name: self._delta(work, name, updates[name]) for name in updates}
-        return Computed(inputs, deltas, self._undecoded)
+        return Computed(inputs, deltas, self._undecoded, self._fresh)
 
     def _rows(self, work: Work, intake: Intake) -> list[pa.Table]:
         """One table for each layout that came."""
@@ -118,6 +120,8 @@ class ArrowComputer:
         incoming = decode_all(came, how)
         if (bad := undecoded(incoming)) is not None:
             self._undecoded[table.name] = bad
+        if fresh := fresh_words(incoming.fresh):
+            self._fresh[table.name] = fresh
         found = {}
         if how.keyed:
             schema = self._schema(work, table.name)
@@ -129,7 +133,7 @@ class ArrowComputer:
             if gone is not None:
                 found[tombs] = gone
         else:
-            found[table.name] = appended(incoming, how)
+            found[table.name] = appended(incoming, how, self._schema(work, table.name))
         errors = errors_of(table.name)
         found[errors] = errors_updated(incoming, self._old(work, errors), work.time)
         return found
@@ -162,7 +166,10 @@ class ArrowComputer:
             return {view.name: good, errors: bad}
         old = self._old(work, view.name)
         before = self._old(work, errors)
-        now = {name: self._now(work, name, updates) for name in view.reads}
+        now = {
+            name: table.select(list(work.seen.get(name, table.column_names)))
+            for name, table in ((name, self._now(work, name, updates)) for name in view.reads)
+        }
         rows, failed = _whole(view, now, work.now_ms, old)
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
@@ -188,7 +195,8 @@ class ArrowComputer:
 
     def _changes(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
         known = updates.get(name)
-        return self._schema(work, name).updates().empty_table() if known is None else known
+        found = self._schema(work, name).updates().empty_table() if known is None else known
+        return found.select([*work.seen[name], "_diff"]) if name in work.seen else found
 
     def _now(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
         """What a collection holds after this transaction, which nobody else can read yet."""
