@@ -32,6 +32,10 @@ EARLY = 0.15
 """Which share of the lives ends at any moment from its start on, before it has done anything."""
 
 
+BETWEEN = 0.25
+"""Of the others, which share ends at the moment at which nothing is seen to be sealed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much is killed, and how."""
@@ -147,7 +151,11 @@ class Killing:
             if wanted > 1:
                 self._pace_s = (time.monotonic() - first) / (wanted - 1)
             self._watch.look()
-            self._linger(share * 2 * self._pace_s)
+            if self._random.random() < BETWEEN:
+                # Between two transactions it is only for a moment.
+                self._watch.wait(lambda: self._watch.sealed() is None, 1.0)
+            else:
+                self._linger(share * 2 * self._pace_s)
         # A driver alone, or together with what it started.
         life.kill(group=self._random.random() < 0.5)
         self._account(early=early)
