@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.kills import history
-from tests.kills.fleet import Fleet, Life
+from tests.kills.fleet import Fleet, Life, patience_s
 from tests.kills.inputs import generated
 from tests.kills.judge import against_oracle, against_other
 from tests.kills.shop import program
@@ -28,10 +28,12 @@ from tests.kills.watch import NAME, Watch, sampled
 
 SEED = 20_261_116
 SAMPLES = 50
-PATIENCE_S = 100
-"""Of the judge, for what is not promised: this machine may be busy."""
 EARLY = 0.15
 """Which share of the lives ends at any moment from its start on, before it has done anything."""
+
+
+BETWEEN = 0.25
+"""Of the others, which share ends at the moment at which nothing is seen to be sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Killing:
         self._fleet = Fleet(folder / "said")
         self._watch = Watch(folder / "killed", plan.seed)
         self._pace_s = 0.1
+        self._patience_s = patience_s(plan.engine)
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -148,7 +151,11 @@ class Killing:
             if wanted > 1:
                 self._pace_s = (time.monotonic() - first) / (wanted - 1)
             self._watch.look()
-            self._linger(share * 2 * self._pace_s)
+            if self._random.random() < BETWEEN:
+                # Between two transactions it is only for a moment.
+                self._watch.wait(lambda: self._watch.sealed() is None, 1.0)
+            else:
+                self._linger(share * 2 * self._pace_s)
         # A driver alone, or together with what it started.
         life.kill(group=self._random.random() < 0.5)
         self._account(early=early)
@@ -170,12 +177,12 @@ class Killing:
                 self._watch.look_at_all()
             return self._watch.committed() >= upto or not life.alive()
 
-        done = self._watch.wait(holds, PATIENCE_S)
+        done = self._watch.wait(holds, self._patience_s)
         if not life.alive():
             self.outcome.wrong.append(f"a replica ended by itself: {life.last_words()}")
         elif not done:
             self.outcome.wrong.append(
-                f"nothing was committed for {PATIENCE_S} s: {life.last_words()}"
+                f"nothing was committed for {self._patience_s} s: {life.last_words()}"
             )
         self.outcome.wrong += self._watch.wrong
         return not self.outcome.wrong
@@ -198,7 +205,7 @@ class Killing:
             self._watch.look()
             if len(life.events()) > said:
                 said, moved = len(life.events()), time.monotonic()
-            if time.monotonic() - moved > PATIENCE_S:
+            if time.monotonic() - moved > self._patience_s:
                 self.outcome.wrong.append(f"a replica stands: {life.last_words()}")
                 return
         if not life.ended_well():

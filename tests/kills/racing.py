@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.kills import history
-from tests.kills.fleet import LEASE_MS, Fleet, Life
+from tests.kills.fleet import LEASE_MS, Fleet, Life, patience_s
 from tests.kills.inputs import Given, generated
 from tests.kills.judge import against_oracle
 from tests.kills.shop import GENERATED, program
@@ -32,7 +32,6 @@ from strandline.store.locate import who_writes
 
 SEED = 20_261_117
 SAMPLES = 50
-PATIENCE_S = 100
 SURVIVE_S = 5.0
 """The promise: so long after the other one was killed, the survivor has moved on."""
 KINDS = {"kill one": 50, "stop one shortly": 15, "stop one beyond its leases": 25, "kill both": 10}
@@ -91,6 +90,7 @@ class Racing:
         things that happen, by name, as often as kills; `words` are the command of a replica."""
         self._random = random.Random(seed)
         self._seed, self._engine = seed, engine
+        self.patience_s = patience_s(engine)
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / f"{NAME}.sql"
         self._file.write_text(text or program(PACED))
@@ -226,12 +226,12 @@ class Racing:
     def _until(self, holds: Callable[[], bool], sentence: str) -> None:
         if self.outcome.wrong:
             return
-        met = self.watch.wait(lambda: holds() or bool(self._fallen()), PATIENCE_S)
+        met = self.watch.wait(lambda: holds() or bool(self._fallen()), self.patience_s)
         for life in self._fallen():
             self._wrong(f"a replica ended by itself: {life.last_words()}")
         if not met:
             words = "\n".join(life.last_words() for life in self.replicas)
-            self._wrong(f"{sentence} within {PATIENCE_S} s\n{words}")
+            self._wrong(f"{sentence} within {self.patience_s} s\n{words}")
 
     def _fallen(self) -> list[Life]:
         """Replicas that are gone although nobody killed them or told them to stop."""

@@ -8,7 +8,7 @@ import pytest
 from tests.kills import history
 from tests.kills.inputs import generated
 from tests.kills.pushing import Producers
-from tests.kills.racing import PACED, PATIENCE_S, SEED, Racing
+from tests.kills.racing import PACED, SEED, Racing
 from tests.kills.shop import program
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(3600)]
@@ -36,7 +36,7 @@ def test_every_push_that_was_answered_counts_once_whoever_is_killed(
         race.start()
         for _ in range(cycles):
             race.strike_at_random()
-        producers.stop(PATIENCE_S)
+        producers.stop(race.patience_s)
         race.finish()
         sealed = history.pushed(race.watch.history())
     finally:

@@ -14,7 +14,7 @@ from tests.broker.topics import Topics
 from tests.kills.feeding import PARTITIONS, Feed
 from tests.kills.fleet import Fleet
 from tests.kills.network import Networks, missing
-from tests.kills.racing import PATIENCE_S, SEED, Racing
+from tests.kills.racing import SEED, Racing
 from tests.kills.shop import program
 from tests.kills.test_kafka_kills import takes_all
 
@@ -71,7 +71,7 @@ def test_s72_replicas_in_networks_of_their_own_agree_and_either_survives(
         takes_all(race, feed)
         race.finish()
     finally:
-        feed.stop(PATIENCE_S)
+        feed.stop(60)
         race.close()
         topics.close()
         broker.stop()

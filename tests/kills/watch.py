@@ -20,7 +20,7 @@ import strandline
 from strandline.journal.log import Journal
 
 NAME = "shop"
-POLL_S = 0.005
+POLL_S = 0.002
 
 
 class Watch:
