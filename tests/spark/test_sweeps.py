@@ -84,7 +84,7 @@ def test_between_two_sweeps_they_stay(store, monkeypatch):
 @pytest.mark.parametrize(
     ("owner", "name", "instead"),
     [
-        (computing, "sweep_before", lambda _how, _at, now_ms: now_ms),
+        (computing, "sweep_before", lambda how, _, now_ms: now_ms if how.sequence_by else None),
         (computing, "sweep_before", lambda *_: None),
         # What goes would still be compared with, and what came would be buried by nobody.
         (computing.ArrowComputer, "_buried", lambda self, work, _: self._old(work, "t_tombs")),
