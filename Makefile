@@ -19,6 +19,7 @@ JAVA   := openjdk-17-jre-headless
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEED   ?=
 CYCLES ?= 200
+LONG   ?=
 NAME   ?= commits metadata read idle simulator scan upsert lookup floor streaming digest
 WITH_PEERS := upsert floor
 ARGS   ?=
@@ -59,8 +60,11 @@ floor: setup $(FLOOR)/.ready  ## the tests of Spark, on the oldest Spark that we
 simulate: setup  ## replay one simulated history with its trace: make simulate SEED=7
 	@$(BIN)/python -m pytest -m simulation -s $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-chaos: setup  ## kill -9 of real processes under load: make chaos CYCLES=200
+chaos: setup broker  ## kill -9 of real processes under load: make chaos CYCLES=200 LONG=1
 	@$(BIN)/python benchmarks/chaos.py --cycles $(CYCLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python benchmarks/replicas.py --cycles $(if $(LONG),$(CYCLES),20) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python benchmarks/replay.py $(if $(LONG),--engine arrow,--quick) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m pytest tests/kills -m slow --cycles $(if $(LONG),$(CYCLES),5) $(if $(SEED),--seed $(SEED))
 
 bench: java $(VENV)/.ready-bench $(if $(filter $(WITH_PEERS),$(NAME)),peers)  ## the benchmarks, all or one: make bench NAME=commits
 	@for name in $(NAME); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS); done
@@ -69,7 +73,7 @@ peers: $(PEERS)/.ready  ## what the benchmarks stand beside and that has a Spark
 
 broker: $(BROKER)/.ready  ## a real Kafka broker for the tests; only CI insists on it
 
-demo: setup  ## two writers, one history: the main job, shown in a minute
+demo: setup  ## two replicas, one killed, one history: the main job, shown in a minute
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 lock: setup  ## pin the newest versions that fit pyproject.toml (needs the network)

@@ -1,6 +1,7 @@
 """One running program: what goes into each transaction, who computes it, when it counts.
 
 agree       pure   whether two computations of one time agree
+amend       shell  replaces what a sealed transaction can't read any more, on the record
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
 catalog     pure   the collections of a program and their shards
@@ -12,6 +13,7 @@ delivery    pure   where a sink goes on, and whether a transaction is for it
 documents   shell  what is told of a pipeline, as documents with stable names
 engine      shell  the Engine port: who computes transactions and answers queries
 evolve      pure   columns that tables get from their sources, on the record
+finish      shell  computes what is sealed, answers it, lands it, commits it
 forgetful   shell  rows of sources that may lose them, staged before they are sealed
 land        shell  lands what was computed in the shards, before anybody commits it
 life        shell  the replica of a pipeline in this process, run here or beside

@@ -19,6 +19,7 @@ from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
 from strandline.journal.staging import program_text
 from strandline.model.ids import printable
+from strandline.pipeline.amend import amend, instead, table_of
 from strandline.pipeline.catalog import TABLE, VIEW
 from strandline.pipeline.life import Life
 from strandline.pipeline.planner import Planner
@@ -53,8 +54,10 @@ if TYPE_CHECKING:
     from strandline.pipeline.replay import Replayed
     from strandline.pipeline.report import PipelineStatus, TransactionSummary
     from strandline.pipeline.rig import Rig
+    from strandline.pipeline.rows import Rows
     from strandline.pipeline.runner import Status
     from strandline.reading.subscribe import Subscription
+    from strandline.views.declared import Table
     from strandline.views.program import Program
 
 POLL_MS = 50
@@ -186,6 +189,29 @@ class Pipeline:
         else:
             self._handles.look(handle)
         return Transaction(self._handles, handle, self.program, self._committed)
+
+    def amend(
+        self,
+        t: Time,
+        endpoint: str,
+        *,
+        reason: str,
+        take: Mapping[str, tuple[int, int]] | None = None,
+        rows: Rows | None = None,
+        empty: bool = False,
+    ) -> None:
+        """Replace what the sealed transaction `t` reads from an endpoint whose rows are gone.
+
+        Say by what: the part of its ranges that can still be read (`take`), `rows`, or nothing
+        (`empty`). It is on record with the reason, and the source goes on after all that was
+        sealed. Refused once the transaction has an answer: rows of it may have landed.
+        """
+        self._check_open()
+        amend(self._journal, self.program, (t, endpoint), instead(take, rows, empty=empty), reason)
+
+    def fed_by(self, endpoint: str) -> Table:
+        """The table that an endpoint feeds in the transaction that is sealed."""
+        return table_of(self._standing(), self.program, endpoint)
 
     def push(
         self,

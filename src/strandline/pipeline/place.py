@@ -65,8 +65,13 @@ def placed(store: Store, standing: Standing, target: Target) -> Place | None:
         shard,
         None if wrong is None else store.shard(wrong.shard),
         lineage_of(shard.id, target.identity),
-        f"sink.{standing.pipeline}.{target.name}",
+        hold_of(standing.pipeline, target.name),
     )
+
+
+def hold_of(pipeline: str, sink: str) -> str:
+    """What a sink calls its hold on the shards that it publishes."""
+    return f"sink.{pipeline}.{sink}"
 
 
 def lineage_of(shard_id: str, identity: Mapping[str, str]) -> str:

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from strandline.connectors.position import Range
 from strandline.connectors.source import Holding, Initiating, Limits
-from strandline.errors import ConflictError, UsageError
+from strandline.errors import ConflictError, SourceError, SourceGoneError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
-from strandline.journal.staging import stage
+from strandline.journal.staging import is_stale, stage
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.compute import Intake, Work
 from strandline.pipeline.evolve import evolved
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from strandline.handles.write import Writer
     from strandline.journal.handles import Handle
     from strandline.journal.record import StagedRef
-    from strandline.journal.standing import Sealed, Standing
+    from strandline.journal.sealed import Sealed
+    from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
 
 TRANSACTION = "transaction"
@@ -89,7 +90,7 @@ class Planner:
             time=sealed.t,
             now_ms=sealed.begin.now_ms,
             program=evolved(self._rig.program, standing.added),
-            intakes=tuple(self.intake(each) for each in sealed.inputs),
+            intakes=tuple(self.intake(each) for each in sealed.reads),
             shards=shards,
             builds=builds(standing, sealed.t),
             writers=writers,
@@ -109,6 +110,20 @@ class Planner:
             )
         splits = tuple(source.splits(Range(dict(sealed.taken))))
         return Intake(sealed.endpoint, sealed.table, splits)
+
+    def lost(self, sealed: Sealed) -> str:
+        """The endpoint whose sealed rows can't be read any more, by its own word; else empty."""
+        for each in sealed.reads:
+            source = self._rig.sources.get(each.endpoint)
+            if source is None or each.taken is None or each.staged:
+                continue
+            try:
+                source.check(Range(dict(each.taken)))
+            except SourceGoneError:
+                return each.endpoint
+            except SourceError:
+                continue
+        return ""
 
     def _explicit(self, standing: Standing) -> bool:
         """Carry out what the user of one handle said; open ones are left alone.
@@ -235,6 +250,10 @@ class Planner:
         """One entry: all of it is sealed, or somebody else was faster and none of it is."""
         rig = self._rig
         now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
+        staged = () if handle else (ref for each in inputs for ref in each.staged)
+        if any(is_stale(ref, now_ms) for ref in staged):
+            # This process stood still for so long that fsck may have swept what it staged.
+            return Lost(rig.journal.refresh())
         t, versions = standing.next_t, dict(rig.computer.versions)
         begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
         return rig.journal.propose(standing, [begin, *inputs, Seal(t)])

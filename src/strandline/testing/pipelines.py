@@ -21,8 +21,9 @@ from strandline.errors import (
     UsageError,
 )
 from strandline.journal.handles import Handles
-from strandline.journal.log import Journal
+from strandline.journal.log import Journal, Lost
 from strandline.journal.next import Want
+from strandline.journal.record import Amend
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.replica import Replica
@@ -216,6 +217,31 @@ def keeper() -> Role:
                     process.store.upkeep.run_once(process.store.machine(name))
             except (StoreError, LeaseLostError, ConflictError, NotFoundError) as error:
                 process.world.sim.sometimes(f"a keeper: {type(error).__name__}")
+
+    return run
+
+
+def amender() -> Role:
+    """Replaces what was sealed by a part of it, or by nothing, while it may."""
+
+    def run(process: Host) -> None:
+        journal = Journal(process.store.env, NAME)
+
+        def step() -> None:
+            sealed = journal.refresh().sealed
+            inputs = () if sealed is None or sealed.answer is not None else sealed.inputs
+            for each in inputs:
+                if each.endpoint == "orders" and each.taken and process.random.random() < 0.3:
+                    less = {key: (start, stop - 1) for key, (start, stop) in each.taken.items()}
+                    left = {
+                        key: (start, stop) for key, (start, stop) in less.items() if stop > start
+                    }
+                    taken = left if process.random.random() < 0.5 else None
+                    amend = Amend(each.t, each.endpoint, taken, (), "to see what happens")
+                    if not isinstance(journal.propose(journal.standing, [amend]), Lost):
+                        process.world.sim.sometimes("a transaction was amended")
+
+        repeat(process, step, pause_ms=10)
 
     return run
 
