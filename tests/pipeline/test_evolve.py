@@ -12,7 +12,7 @@ import pytest
 import strandline
 from strandline.errors import UsageError
 from strandline.journal.next import Want
-from strandline.journal.record import Commit, Evolve, Seal
+from strandline.journal.record import Answer, Evolve, Seal
 from strandline.pipeline.evolve import COLUMNS_MAX, addable, evolved, joined, with_added, word_of
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import replay
@@ -92,10 +92,10 @@ def test_a_column_that_appears_evolves_the_table_at_one_time(lab: Lab) -> None:
             {"id": 3, "n": 3, "note": "new", "size": 1.0},
             {"id": 4, "n": 6, "note": "x", "size": 2.0},
         ]
-        # Between SEAL and COMMIT of that very time; before it nobody has the columns.
+        # Between SEAL and ANSWER of that very time; before it nobody has the columns.
         kinds = [type(record) for _, record in rig.journal.records()]
         first = kinds.index(Evolve)
-        assert (kinds[first - 1], kinds[first + 1]) == (Seal, Commit)
+        assert (kinds[first - 1], kinds[first + 1]) == (Seal, Answer)
         assert kinds.count(Evolve) == 1
         (record,) = (each for _, each in rig.journal.records() if isinstance(each, Evolve))
         assert record.t == 1

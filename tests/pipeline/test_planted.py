@@ -14,7 +14,7 @@ from tests.pipeline import test_evolve, test_forgetful, test_on_error, test_plan
 import strandline
 from strandline.connectors.shard import ShardSource
 from strandline.errors import StrandlineError
-from strandline.pipeline import meaning, planner, replica, upstream
+from strandline.pipeline import finish, meaning, planner, replica, upstream
 from strandline.pipeline.upstream import Upstream
 from strandline.testing import computing
 from strandline.testing.lab import Lab
@@ -52,7 +52,7 @@ BUGS = [
     Bug("a range takes about as many rows as it may", upstream, "admitted",
         lambda _state, bounds, _rows: bounds[1],
         test_upstream.test_rows_limit_a_range_by_what_the_metadata_says),
-    Bug("nothing is committed of a value that stops", replica.Replica, "_refuse_undecoded",
+    Bug("nothing is committed of a value that stops", finish.Finishing, "_refuse_undecoded",
         lambda *_: None, test_on_error.test_it_stops_with_all_of_it_sealed_and_nothing_committed),
     Bug("what may vanish is staged before it is sealed", planner, "is_forgetful", lambda _: False,
         test_forgetful.test_what_vanishes_after_it_was_sealed_counts_all_the_same),
@@ -60,7 +60,7 @@ BUGS = [
         test_forgetful.test_who_loses_the_race_leaves_nothing_behind),
     Bug("a file is a transaction, and waits for nothing", planner, "Initiating", int,
         test_planner.test_a_source_may_say_where_a_transaction_ends),
-    Bug("new columns are there in the transaction that brings them", replica.Replica, "_evolve",
+    Bug("new columns are there in the transaction that brings them", finish.Finishing, "_evolve",
         lambda *_: False, test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
     Bug("new columns are there from a time on, not before", planner, "evolved",
         lambda program, _: test_evolve.evolved(program, {"t": {"note": "STRING"}}),
