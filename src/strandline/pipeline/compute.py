@@ -34,6 +34,8 @@ class Intake:
     table: str
     splits: tuple[Split, ...] = ()
     staged: tuple[StagedRef, ...] = ()
+    replace: bool = False
+    """Whether the table holds these rows from now on and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class Work:
     and what their shards hold from an earlier life goes."""
     writers: Mapping[str, Writer] = field(default_factory=dict, kw_only=True)
     """Under whose id a computer may put parts, for each collection; it never appends by them."""
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The tables whose content is replaced."""
+        return frozenset(each.table for each in self.intakes if each.replace)
 
     def whole(self, view: View) -> bool:
         """Whether a view is computed from all that it reads; before the first time that is what

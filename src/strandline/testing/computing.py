@@ -15,16 +15,25 @@ from strandline.connectors.registry import fetch as fetch_split
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
-from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of, tombs_of
+from strandline.parts.emptied import There
+from strandline.pipeline.catalog import (
+    VIEW_ERROR_COLUMNS,
+    errors_of,
+    floor_of,
+    has_floor,
+    tombs_of,
+)
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import (
     DIVISION,
     MISFIT,
-    Held,
     appended,
     difference,
+    emptying_of,
+    errors_emptying,
     errors_updated,
     expanded,
+    floor_updated,
     input_digest,
     reading_of,
     row_text,
@@ -100,19 +109,35 @@ class ArrowComputer:
     def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
         how = reading_of(table)
         incoming = decode_all(came, how)
-        found = {}
+        truncated = [incoming.truncations(how)]
+        reload = table.name in work.replaced
+        found: dict[str, pa.Table] = {}
         if how.keyed:
-            schema = self._schema(work, table.name)
-            tombs = tombs_of(table.name)
-            buried = self._old(work, tombs) if how.sequence_by else None
-            held = Held(self._old(work, table.name), buried)
-            found[table.name], gone = upserted(incoming, how, held, schema, work.time)
-            if gone is not None:
-                found[tombs] = gone
+            found |= self._keyed(work, table, incoming, truncated)
         else:
-            found[table.name] = appended(incoming, how)
+            old = self._old(work, table.name) if reload else None
+            found[table.name] = appended(incoming, how, old)
         errors = errors_of(table.name)
-        found[errors] = errors_updated(incoming, self._old(work, errors), work.time)
+        emptying = errors_emptying(truncated, how, reload=reload)
+        found[errors] = errors_updated(incoming, self._old(work, errors), work.time, emptying)
+        return found
+
+    def _keyed(
+        self, work: Work, table: Table, incoming: Incoming, truncated: list[pa.Table]
+    ) -> dict[str, pa.Table]:
+        """What changes in a keyed table, its tombstones and its floor."""
+        how, schema = reading_of(table), self._schema(work, table.name)
+        tombs, floor = tombs_of(table.name), floor_of(table.name)
+        buried = self._old(work, tombs) if how.sequence_by else None
+        lowest = self._old(work, floor) if has_floor(table) else None
+        emptying = emptying_of(truncated, how, lowest, reload=table.name in work.replaced)
+        held = There(self._old(work, table.name), buried)
+        rows, gone = upserted(incoming.rows(how), how, held, schema, work.time, emptying)
+        found = {table.name: rows}
+        if gone is not None:
+            found[tombs] = gone
+        if lowest is not None:
+            found[floor] = floor_updated(emptying, lowest)
         return found
 
     def _view(self, work: Work, view: View, updates: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
