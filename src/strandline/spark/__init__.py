@@ -57,6 +57,8 @@ source_stage   shell  what a task of a write does with its rows
 source_store   shell  stores as Spark's own processes open them
 source_stream  shell  streaming reads, whose offsets are frontiers
 source_write   shell  batch and streaming writes
+tables       shell  what changes in the tables of one transaction
+stagings     shell  stages the rows of a reload in tasks
 table        shell  a table as Spark's users hold it
 upserts      shell  upserts a DataFrame: gather its rows, resolve them, one commit
 view_full    shell  views that are computed anew and compared: one job each

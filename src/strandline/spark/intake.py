@@ -24,7 +24,7 @@ from strandline.journal.record import StagedRef
 from strandline.journal.staging import intact
 from strandline.model.digest import Digest
 from strandline.pipeline.meaning import input_digest, unpacked_rows
-from strandline.spark import perform
+from strandline.spark import perform, slices
 from strandline.spark.changes import put_changes
 from strandline.spark.instruction import Answer
 from strandline.spark.parcels import unwrap
@@ -75,6 +75,8 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
     errors: Answer
     bad: int
     """How many rows could not be decoded."""
+    truncations: tuple[bytes, ...] = ()
+    """The order columns of truncations, an Arrow stream for each batch that has some."""
 
 
 _orders = msgspec.msgpack.Decoder(Order)
@@ -116,6 +118,7 @@ class Taking:
         self._digest = Digest.ZERO
         self._bad = 0
         self._ids: list[pa.Table] = []
+        self._truncations: list[pa.Table] = []
 
     def take(self, most: int) -> Took:
         """Fetch and decode all there is; up to `most` bytes are given back instead of put."""
@@ -131,7 +134,9 @@ class Taking:
         if self._ids:
             whole = pa.concat_tables(self._ids)
             errors = perform.stage(self._errors, whole.to_batches(), most)
-        return Took(self._order.intake, self._digest.pack(), rows, errors, self._bad)
+        truncations = tuple(slices.to_stream(each) for each in self._truncations)
+        digest = self._digest.pack()
+        return Took(self._order.intake, digest, rows, errors, self._bad, truncations)
 
     def _good(self) -> Iterator[pa.RecordBatch]:
         how = self._how
@@ -145,6 +150,9 @@ class Taking:
             self._digest += input_digest(batch)
             incoming = decode(batch, self._how)
             self._bad += incoming.table.num_rows - incoming.table["_error"].null_count
+            if self._how.keyed:
+                found = incoming.truncations(self._how)
+                self._truncations += [found] if found.num_rows else []
             if self._order.takes_ids:
                 self._ids.append(incoming.errors())
             yield incoming

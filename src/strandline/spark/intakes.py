@@ -11,11 +11,14 @@ from msgspec.structs import replace
 from strandline.model.digest import Digest
 from strandline.pipeline.catalog import errors_of
 from strandline.pipeline.meaning import reading_options
+from strandline.spark import slices
 from strandline.spark.intake import Order, Piece, decode_took, encode_order, take_in
 from strandline.spark.parcels import wrap
 from strandline.spark.schedule import pack, task_count
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from strandline.connectors.source import ResolveSecret
     from strandline.pipeline.compute import Intake
     from strandline.spark.instruction import Answer
@@ -35,6 +38,8 @@ class Came:
     """By table: good rows to be resolved, or updates if it has no key."""
     errors: dict[str, list[Answer]] = field(default_factory=dict)
     """By table: what happens to its errors; only where there are any."""
+    truncations: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """By table: the order columns of truncations that came."""
 
 
 class Intakes:
@@ -60,6 +65,8 @@ class Intakes:
             came.inputs[intake.endpoint] += Digest.unpack(took.digest)
             came.rows.setdefault(intake.table, []).append(took.rows)
             came.errors.setdefault(intake.table, []).append(took.errors)
+            found = [slices.from_stream(each, "truncations") for each in took.truncations]
+            came.truncations.setdefault(intake.table, []).extend(found)
             if took.bad:
                 bad.add(intake.table)
         self._take_ids(came, orders, bad)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from strandline.connectors.incoming import Incoming, decode, out_schema
 from strandline.connectors.registry import fetch as fetch_split
+from strandline.errors import invariant
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
@@ -156,6 +157,11 @@ class ArrowComputer:
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
     def _delta(self, work: Work, name: str, updates: pa.Table) -> Delta:
+        # Digests add up, so they would not see a row that goes and comes back the same.
+        invariant(
+            not work.replaced or consolidate(updates).num_rows == updates.num_rows,
+            f"{name} at {work.time}: a change that changes nothing",
+        )
         return Delta(updates_digest(updates, self._schema(work, name)), updates)
 
     def _schema(self, work: Work, name: str) -> Schema:
