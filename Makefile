@@ -19,8 +19,11 @@ JAVA   := openjdk-17-jre-headless
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEED   ?=
 CYCLES ?= 200
-NAME   ?= commits metadata read idle simulator scan upsert lookup floor streaming digest
-WITH_PEERS := upsert floor
+LONG   ?=
+NAME   ?= commits metadata read idle simulator scan upsert lookup floor streaming digest \
+          overhead recovery determinism throughput replay replicas
+WITH_PEERS := upsert floor throughput
+WITH_BROKER := throughput
 ARGS   ?=
 COMPILE := build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-header \
            --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -59,17 +62,20 @@ floor: setup $(FLOOR)/.ready  ## the tests of Spark, on the oldest Spark that we
 simulate: setup  ## replay one simulated history with its trace: make simulate SEED=7
 	@$(BIN)/python -m pytest -m simulation -s $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-chaos: setup  ## kill -9 of real processes under load: make chaos CYCLES=200
+chaos: setup broker  ## kill -9 of real processes under load: make chaos CYCLES=200 LONG=1
 	@$(BIN)/python benchmarks/chaos.py --cycles $(CYCLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python benchmarks/replicas.py --cycles $(if $(LONG),$(CYCLES),20) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python benchmarks/replay.py $(if $(LONG),--engine arrow,--quick) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m pytest tests/kills -m slow --cycles $(if $(LONG),$(CYCLES),5) $(if $(SEED),--seed $(SEED))
 
-bench: java $(VENV)/.ready-bench $(if $(filter $(WITH_PEERS),$(NAME)),peers)  ## the benchmarks, all or one: make bench NAME=commits
+bench: java $(VENV)/.ready-bench $(if $(filter $(WITH_PEERS),$(NAME)),peers) $(if $(filter $(WITH_BROKER),$(NAME)),broker)  ## the benchmarks, all or one: make bench NAME=commits
 	@for name in $(NAME); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS); done
 
-peers: $(PEERS)/.ready  ## what the benchmarks stand beside and that has a Spark of its own (Delta)
+peers: $(PEERS)/.ready  ## what the benchmarks stand beside and that has a Spark of its own (Delta, Spark's Kafka source)
 
 broker: $(BROKER)/.ready  ## a real Kafka broker for the tests; only CI insists on it
 
-demo: setup  ## two writers, one history: the main job, shown in a minute
+demo: setup  ## two replicas, one killed, one history: the main job, shown in a minute
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 lock: setup  ## pin the newest versions that fit pyproject.toml (needs the network)
@@ -116,7 +122,7 @@ $(FLOOR)/.ready: requirements-floor.lock $(VENV)/.ready
 	echo "import site; site.addsitedir('$$from')" > "$$into/first.pth"
 	touch $@
 
-# Delta is jars for the Spark that it was built for, which happens to be our oldest one.
+# Delta and Spark's Kafka source are jars for the Spark that they were built for, which happens to be our oldest one.
 $(PEERS)/.ready: benchmarks/peers/pom.xml requirements-floor.lock | java maven $(VENV)/.ready
 	@echo "setup: installing Delta and its Spark into $(PEERS)"
 	rm -rf $(PEERS)
@@ -124,7 +130,7 @@ $(PEERS)/.ready: benchmarks/peers/pom.xml requirements-floor.lock | java maven $
 	into=$$($(PEERS)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	$(PIP) install --quiet --require-hashes --no-deps --no-build-isolation --use-pep517 --target "$$into" -r requirements-floor.lock
 	$(MAVEN) --file benchmarks/peers/pom.xml dependency:copy-dependencies \
-	    -DincludeGroupIds=io.delta,io.unitycatalog -DoutputDirectory="$(CURDIR)/$(PEERS)/jars"
+	    -DincludeGroupIds=io.delta,io.unitycatalog,org.apache.spark,org.apache.kafka,org.apache.commons -DoutputDirectory="$(CURDIR)/$(PEERS)/jars"
 	touch $@
 
 # Where it can't be fetched the tests that need it are skipped by name, except in CI: there that is a failure.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +46,12 @@ class Delta:
     def merge(self, table: str, changes: Path) -> dict[str, float]:
         """MERGE by id: seconds, Spark jobs, and Delta's own counts."""
         return self._ask(what="merge", table=table, plain=str(changes))
+
+    def stream(self, table: str, servers: str, topic: str, rows: int) -> list[float]:
+        """MERGE what a topic has since the last time, `rows` a micro-batch; the seconds of each."""
+        told = {"servers": servers, "topic": topic, "rows": str(rows)}
+        found: Any = self._ask(what="stream", table=table, **told)["batches"]
+        return [float(each) for each in found]
 
     def _ask(self, **request: str) -> dict[str, float]:
         assert self._process.stdin is not None

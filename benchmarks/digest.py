@@ -10,10 +10,10 @@ divided evenly among the tasks that run at once, of the time that the whole appe
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
+from clocks import Clocked
 from orders import (
     SCHEMA,
     median,
@@ -33,38 +33,14 @@ from strandline.parts import rows as checked_rows
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
-class Clocked:
-    """The functions by which an append makes its digest, with a clock around them."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._real = {name: getattr(checked_rows, name) for name in ("row_base", "per_time")}
-
-    def __enter__(self) -> Self:
-        for name, call in self._real.items():
-            setattr(checked_rows, name, self._around(call))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for name, call in self._real.items():
-            setattr(checked_rows, name, call)
-
-    def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def clocked(*args: object, **named: object) -> Any:  # noqa: ANN401 - whatever it gives
-            begin = time.perf_counter()
-            try:
-                return call(*args, **named)
-            finally:
-                self.seconds += time.perf_counter() - begin
-
-        return clocked
+DIGEST = {"digest": [(checked_rows, "row_base"), (checked_rows, "per_time")]}
+"""The functions by which an append makes its digest."""
 
 
 def in_process(folder: Path, table: pa.Table, repeat: int) -> tuple[float, float]:
@@ -74,10 +50,10 @@ def in_process(folder: Path, table: pa.Table, repeat: int) -> tuple[float, float
         shard = store.shard("orders", schema=SCHEMA, key=["id"])
         with shard.writer() as writer:
             for _ in range(repeat + 1):
-                with Clocked() as clocked:
+                with Clocked(DIGEST) as clocked:
                     wholes.append(seconds(lambda: writer.append(table)))
-                digests.append(clocked.seconds)
-                if not clocked.seconds:
+                digests.append(clocked.seconds["digest"])
+                if not digests[-1]:
                     raise SystemExit("the digest is made elsewhere: this benchmark needs a look")
     say(f"appends in this process: {wholes}, of which digests: {digests}")
     return median(wholes[1:]), median(digests[1:])

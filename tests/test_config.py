@@ -16,6 +16,7 @@ from strandline.config import (
     name_worker_python,
     prefer_python_of,
     resolve_secret,
+    spark_defaults,
     spark_is_chosen,
 )
 from strandline.errors import UsageError
@@ -141,3 +142,19 @@ def test_s90_secrets_come_from_the_environment_or_from_files(monkeypatch, tmp_pa
     for missing in ("env:NOT_SET_ANYWHERE", f"file:{tmp_path}/none", f"file:{tmp_path}"):
         with pytest.raises(UsageError, match="which holds a secret"):
             resolve_secret(missing)
+
+
+def test_the_settings_of_sparks_launchers_are_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert spark_defaults() is None
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert spark_defaults() is None
+    for folder in ("conf", "mine"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "spark-defaults.conf").write_text(folder)
+    assert spark_defaults() == "conf"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "mine"))
+    assert spark_defaults() == "mine"

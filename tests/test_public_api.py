@@ -1,4 +1,4 @@
-"""The public names are `__all__` of strandline, its spark and its testing, and nothing else."""
+"""The public names are `__all__` of strandline, its faces below, and nothing else."""
 
 import ast
 import importlib
@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-FACES = ["strandline", "strandline.spark", "strandline.testing"]
+FACES = ["strandline", "strandline.ingest", "strandline.spark", "strandline.testing"]
 
 
 def typed_names(module: ModuleType) -> dict[str, str]:

@@ -17,7 +17,7 @@ PACKAGE = "strandline"
 LINES_MAX = 500
 
 # Packages with public names: their maps hold the table of them as well.
-FACES = {PACKAGE, f"{PACKAGE}.spark", f"{PACKAGE}.testing"}
+FACES = {PACKAGE, f"{PACKAGE}.ingest", f"{PACKAGE}.spark", f"{PACKAGE}.testing"}
 
 # Modules that only declare a port: the conformance checks of their backends test them.
 PORTS = {"model.clock", "model.tasks", "model.timeline", "store.blob", "store.consensus"}

@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, from_json
 
-Answer = dict[str, float]
+Answer = dict[str, float | list[float]]
 LAYOUT = "id bigint, customer bigint, amount double, name string, placed bigint"
 
 
@@ -47,11 +48,42 @@ def load(spark: SparkSession, table: str, plain: str) -> None:
 
 
 def merge(spark: SparkSession, table: str, plain: str) -> None:
-    spark.read.schema(LAYOUT).parquet(plain).createOrReplaceTempView("changes")
+    merge_frame(spark, table, spark.read.schema(LAYOUT).parquet(plain))
+
+
+def merge_frame(spark: SparkSession, table: str, changes: DataFrame) -> None:
+    changes.createOrReplaceTempView("changes")
     spark.sql(
         f"MERGE INTO delta.`{table}` t USING changes s ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     ).collect()
+
+
+def stream(spark: SparkSession, table: str, request: dict[str, str]) -> list[float]:
+    """Take all that a topic has since the last time, so many rows a batch; the seconds of each."""
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", request["servers"])
+        .option("subscribe", request["topic"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", request["rows"])
+        .load()
+        .select(from_json(col("value").cast("string"), LAYOUT).alias("row"))
+        .select("row.*")
+    )
+    query = (
+        rows.writeStream.foreachBatch(
+            lambda batch, _: merge_frame(batch.sparkSession, table, batch)
+        )
+        .option("checkpointLocation", f"{table}-checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    done = [each for each in query.recentProgress if each.numInputRows]
+    if any(each.numInputRows != int(request["rows"]) for each in done):
+        raise SystemExit(f"batches of {[each.numInputRows for each in done]} rows")
+    return [each.batchDuration / 1000 for each in done]
 
 
 def counts(spark: SparkSession, table: str) -> dict[str, int]:
@@ -70,6 +102,8 @@ def answer(spark: SparkSession, request: dict[str, str], folder: str, number: in
     if request["what"] == "load":
         load(spark, table, request["plain"])
         return {"seconds": time.perf_counter() - begin}
+    if request["what"] == "stream":
+        return {"batches": stream(spark, table, request)}
     merge(spark, table, request["plain"])
     taken = time.perf_counter() - begin
     jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         StoreError as StoreError,
         StrandlineError as StrandlineError,
         TooLargeError as TooLargeError,
+        UndecodableError as UndecodableError,
         UsageError as UsageError,
         ViewFailedError as ViewFailedError,
     )
@@ -170,6 +171,7 @@ _HOMES = {
     "Transaction": "strandline.pipeline.transaction",
     "TransactionSummary": "strandline.pipeline.report",
     "Txn": "strandline.shard.txn",
+    "UndecodableError": "strandline.errors",
     "Updates": "strandline.reading.events",
     "UpperMismatch": "strandline.shard.command",
     "UsageError": "strandline.errors",

@@ -84,6 +84,16 @@ def spark_is_chosen() -> bool:
     return any(os.environ.get(name) for name in chosen)
 
 
+def spark_defaults() -> str | None:
+    """The settings that Spark's launchers read, if there is a file of them."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    if folder is None:
+        return None
+    path = Path(folder, "spark-defaults.conf")
+    return path.read_text("utf-8", "replace") if path.is_file() else None
+
+
 def name_worker_python(program: str) -> None:
     """Let Spark start its Python workers with this interpreter, unless another one is named.
 

@@ -14,6 +14,7 @@
     │   └── FencedError             a newer owner took over: stop
     │       └── SinkFencedError       another publisher has a sink's target: look at the claim
     ├── LeaseLostError            the lease ran out: open a new handle
+    ├── UndecodableError          a source's value that a table says to stop at: mend or amend it
     ├── ViewFailedError           a view has no answer at this time: mend rows or program
     ├── CancelledError            the caller asked a blocked call to end
     ├── NotInstalledError         this machine lacks a program or a package: install it
@@ -111,6 +112,10 @@ class SinkFencedError(FencedError):
 
 class LeaseLostError(StrandlineError):
     """The lease ran out while its owner was away: open a new handle and start again."""
+
+
+class UndecodableError(StrandlineError):
+    """A value of a source can't be decoded, and its table says `onError 'fail'`."""
 
 
 class ViewFailedError(StrandlineError):

@@ -56,6 +56,7 @@ required user_{user}="{password}";
 log.dirs={logs}
 log.retention.ms=-1
 log.cleaner.dedupe.buffer.size=2097152
+log.cleaner.backoff.ms=200
 num.partitions=1
 num.network.threads=2
 num.io.threads=2
@@ -81,19 +82,21 @@ class BrokerError(RuntimeError):
 class Broker:
     """One node. `address` and `sasl_address` stay the same when it is started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = LOOPBACK) -> None:
+        """`host` is an address of this machine: another one lets other networks reach it."""
         self._folder = folder
+        self._host = host
         self._ports: tuple[int, ...] = ()
         self._running: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self._ports[0]}"
+        return f"{self._host}:{self._ports[0]}"
 
     @property
     def sasl_address(self) -> str:
         """Where one has to log in: as `USER`, with `PASSWORD`."""
-        return f"{LOOPBACK}:{self._ports[1]}"
+        return f"{self._host}:{self._ports[1]}"
 
     @property
     def pid(self) -> int:
@@ -140,12 +143,12 @@ class Broker:
         self._signal(signal.SIGCONT)
 
     def _format(self, node: Path) -> None:
-        self._ports = _free_ports(3)
+        self._ports = _free_ports(self._host, 3)
         plain, sasl, controller = self._ports
         node.mkdir(parents=True)
         settings = node / "server.properties"
         text = _SETTINGS.format(
-            host=LOOPBACK,
+            host=self._host,
             plain=plain,
             sasl=sasl,
             controller=controller,
@@ -197,7 +200,7 @@ class Broker:
         while time.monotonic() < until:
             if self._running.poll() is not None:
                 raise BrokerError(f"the broker ended at once: {self._last_words()}")
-            if _listens(self._ports[0]) and _answers(self.address):
+            if _listens(self._host, self._ports[0]) and _answers(self.address):
                 return
             time.sleep(0.1)
         raise BrokerError(f"no answer from the broker in {_PATIENCE_S} s: {self._last_words()}")
@@ -225,19 +228,19 @@ def _java() -> list[str]:
     return [program, *_JVM, _QUIET, "-cp", f"{JARS}/*"]
 
 
-def _free_ports(count: int) -> tuple[int, ...]:
+def _free_ports(host: str, count: int) -> tuple[int, ...]:
     held = [socket.socket() for _ in range(count)]
     try:
         for each in held:
-            each.bind((LOOPBACK, 0))
+            each.bind((host, 0))
         return tuple(each.getsockname()[1] for each in held)
     finally:
         for each in held:
             each.close()
 
 
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
+def _listens(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
 

@@ -29,6 +29,7 @@ def test_a_machine_without_a_store_is_examined(ask):
         "msgspec",
         "pyspark",
         "java",
+        "spark's traffic",
         "memory",
         "open files",
         "lease helper",

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+
+from strandline.assembly import open_store
+from strandline.pipeline.settings import PipelineSettings
+from strandline.testing.engines import arrow_engine
 
 
 def test_rows_of_a_transaction_count_when_it_is_committed(run_shop):
@@ -42,3 +47,70 @@ def test_rows_that_do_not_fit_are_refused_by_their_line(run_shop):
     assert run_shop.ask("transaction", "insert", run_shop.lake, handle, "nope", str(rows)).code == 2
     gone = run_shop.ask("transaction", "insert", run_shop.lake, handle, "notes", "nowhere.json")
     assert "there is no file nowhere.json" in gone.err
+
+
+FILES = """
+CREATE TABLE orders (id BIGINT, amount BIGINT, PRIMARY KEY (id))
+  USING files OPTIONS (path '{path}', format 'json');
+"""
+
+
+def _sealed_and_lost(shop):
+    """A transaction is sealed over two files, and one of them is removed."""
+    folder = shop.folder / "in"
+    folder.mkdir()
+    for number, name in enumerate("ab"):
+        (folder / f"{name}.json").write_text(json.dumps({"id": number, "amount": 1}) + "\n")
+    text = FILES.format(path=folder)
+    (shop.folder / "shop.sql").write_text(text)
+    with open_store(shop.lake) as store:
+        settings = PipelineSettings(delay_ms=0)
+        pipeline = store.pipeline("shop", text, engine=arrow_engine, settings=settings)
+        pipeline.step()
+        while pipeline.status().sealed is None:
+            pipeline.step()
+    (folder / "a.json").unlink()
+
+
+def test_a_sealed_file_that_is_gone_is_amended_by_the_command_that_the_error_names(shop):
+    _sealed_and_lost(shop)
+    failed = shop.run("--until-idle")
+    assert failed.code != 0
+    said = " ".join(failed.err.split())
+    (command,) = re.findall(r"strandline (transaction amend STORE 0 orders --empty)", said)
+    words = command.replace("STORE", shop.lake).split()
+    missing = shop.ask(*words)
+    assert missing.code == 2, "a reason is needed"
+    told = shop.ask(*words, "--reason", "somebody tidied up", "--json").json()
+    assert told == {
+        "pipeline": "shop",
+        "time": 0,
+        "endpoint": "orders",
+        "take": None,
+        "rows": None,
+    }
+    assert shop.run("--until-idle").code == 0
+    assert shop.ask("query", shop.lake, "SELECT id FROM orders", "--json").json()["matching"] == 0
+    (done,) = shop.ask("history", shop.lake, "shop", "--json").json()["transactions"]
+    assert done["amended"] == {"orders": "somebody tidied up"}
+    assert "somebody tidied up" in " ".join(shop.ask("history", shop.lake, "shop").out.split())
+    late = shop.ask(*words, "--reason", "again")
+    assert late.code == 2
+    assert "is committed" in late.err
+
+
+def test_an_amendment_takes_rows_or_ranges_and_says_what_it_did_not_understand(shop):
+    _sealed_and_lost(shop)
+    verb = ("transaction", "amend", shop.lake, "0", "orders", "--reason", "gone")
+    for wrong in ((), ("--empty", "--rows", shop.file), ("--take", "a:1"), ("--take", "a:1:x")):
+        refused = shop.ask(*verb, *wrong)
+        assert refused.code == 2, wrong
+    assert "not within what was sealed" in shop.ask(*verb, "--take", "a.json@0:0:9").err
+    rows = shop.folder / "rows.json"
+    rows.write_text('{"id": 7, "amount": 3}\n{"id": 8, "amount": 4}\n')
+    assert shop.ask(*verb, "--rows", str(rows), "--json").json()["rows"] == 2
+    assert shop.run("--until-idle").code == 0
+    assert shop.ask("query", shop.lake, "SELECT id FROM orders", "--json").json()["rows"] == [
+        [7],
+        [8],
+    ]

@@ -72,10 +72,13 @@ def test_transactions_are_told_by_what_they_changed():
         "took_ms": 12,
         "rows": 1000,
         "changes": {"b": -2, "a": 3},
+        "amended": {},
     }
     told = text(history_table([entry]))
     assert "1,000  a +3, b -2" in told
     assert told.splitlines()[-1] == "1 transaction"
+    amended = text(history_table([{**entry, "amended": {"a": "gone"}}]))
+    assert "b -2; a amended: gone" in " ".join(amended.split())
 
 
 def test_states_without_a_colour_are_shown_too():

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
+from tests.store.writer import somebody_writes, until_stopped
+
+from strandline.assembly import open_store
+from strandline.pipeline.presence import SILENT_MS, Presence, Said
+from strandline.pipeline.states import State
+from strandline.store.locate import CONSENSUS_FILE
 
 
 def test_status_tells_everything_about_one_pipeline(run_shop):
@@ -28,6 +37,24 @@ def test_status_lists_several_pipelines_in_a_line_each(run_shop):
     missing = run_shop.ask("query", run_shop.lake, "SELECT * FROM orders")
     assert missing.code == 2
     assert "name one of other, shop" in missing.err
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux lists locks")
+def test_status_names_a_stopped_process_that_lets_nobody_write(run_shop):
+    with open_store(run_shop.lake, upkeep=False) as store:
+        at_ms = store.env.consensus.now_ms() - SILENT_MS - 1
+        said = Said("token", "host", 7, False, at_ms, at_ms, state=State.RUNNING)
+        Presence(store.env, "shop").claim("r1", said)
+    path = Path(run_shop.lake, CONSENSUS_FILE)
+    with somebody_writes(path) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        until_stopped(path)
+        told = run_shop.ask("status", run_shop.lake, "--json").json()["pipelines"][0]
+    assert told["state"] == "silent"
+    assert f"kill -CONT {child.pid}" in told["cause"]
+    told = run_shop.ask("status", run_shop.lake, "--json").json()["pipelines"][0]
+    assert "kill" not in told["cause"]
 
 
 def test_what_is_not_there_is_named(shop, lake, ask):

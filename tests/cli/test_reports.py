@@ -24,7 +24,7 @@ def test_the_worst_findings_come_first_and_the_rest_are_counted():
     assert lines[1].strip() == "it is missing"
     assert lines[2].strip().startswith("→ restore the object")
     assert lines[-2] == "and 2 more: --json"
-    assert lines[-1].startswith("damaged: 1 finding in 1 shard, 2 objects, 3.0 kB")
+    assert lines[-1].startswith("damaged: 1 finding in 1 shard, 0 journals, 2 objects, 3.0 kB")
 
 
 def test_what_was_repaired_says_so():
@@ -32,13 +32,13 @@ def test_what_was_repaired_says_so():
     lines = list(fsck_lines(report).lines())
     assert lines[0] == "leftover x.tmp (10 B)"
     assert lines[2].strip() == "→ repaired"
-    assert lines[-1] == "sound: 0 shards, 0 objects, 0 B; every object read"
+    assert lines[-1] == "sound: 0 shards, 0 journals, 0 objects, 0 B; every object read"
 
 
 def test_the_document_has_stable_names():
     report = Report([leftover("a", "k", "r", size=1, repaired=False)], shards=1)
     found = fsck_document(report)
-    assert " ".join(found) == "sound deep shards objects bytes findings"
+    assert " ".join(found) == "sound deep shards journals objects bytes findings"
     assert found["findings"] == [
         {
             "severity": "leftover",

@@ -101,6 +101,21 @@ def test_names_that_are_not_whole_yet_and_links_are_passed_over(tmp_path):
     assert [path_of(each) for each in taken.parts] == ["a", "b", "inner/c"]
 
 
+def test_a_file_may_be_a_transaction_of_its_own(tmp_path):
+    for name in ("1", "2", "3"):
+        (tmp_path / f"{name}.json").write_bytes(as_json(ROWS))
+    source = Files({"path": str(tmp_path), "transaction": "file"})
+    assert source.initiates
+    position, seen = {}, []
+    while (taken := source.plan(position, Limits())) is not None:
+        seen.append([path_of(each) for each in taken.parts])
+        position = taken.after(position)
+    assert seen == [["1.json"], ["2.json"], ["3.json"]]
+    assert not Files({"path": str(tmp_path)}).initiates
+    with pytest.raises(UsageError, match="files know 'file'"):
+        Files({"path": str(tmp_path), "transaction": "row"})
+
+
 def test_files_are_taken_in_the_order_of_their_paths_within_the_limits(tmp_path):
     for name in ("10", "9", "a/1", "a-1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings, strategies as st
 
+from strandline.connectors import incoming
 from strandline.connectors.generator import recipe
 from strandline.connectors.incoming import ERRORS, decode, out_schema
 from strandline.connectors.raw import raw_batch, typed_schema
@@ -269,3 +270,20 @@ def test_mangled_bytes_are_error_rows_and_never_raise(kind, envelope, noises):
     assert found.rows(how).num_rows + found.table["_error"].is_valid().to_pylist().count(True) == (
         found.table.num_rows
     )
+
+
+def test_x11_values_without_end_are_error_rows(monkeypatch):
+    """Nesting that would exhaust the stack, and values that would exhaust memory."""
+    monkeypatch.setattr(incoming, "VALUE_MAX", 100_000)
+    monkeypatch.setattr(incoming, "KEPT_MAX", 10)
+    deep = b'{"id": 1, "name": %s}' % (b"[" * 20_000 + b"]" * 20_000)
+    values = [deep, b'{"id": 2, "name": "%s"}' % (b"x" * 100_000), b'{"id": 3, "name": "c"}']
+    for envelope in ("upsert", "debezium"):
+        found, how = decoded(values[:2], envelope=envelope)
+        errors = found.table["_error"].to_pylist()
+        assert errors[1] == f"it has {len(values[1])} bytes, and 100000 are taken"
+        assert errors[0]
+        assert found.table["_raw"].to_pylist() == [each[:10] for each in values[:2]]
+        assert found.rows(how).num_rows == 0
+    found, how = decoded(values)
+    assert good(found, how)["id"] == [3]

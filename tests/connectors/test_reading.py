@@ -25,6 +25,13 @@ def test_options_say_how_rows_are_read():
     )
     assert made.sequence_by == ("lsn", "id")
     assert made.notation == Notation("us", "base64")
+    keeps = {"7d": 604_800_000, "12h": 43_200_000, "3m": 180_000, "45s": 45_000, "forever": None}
+    found = [
+        reading(SCHEMA, ("id",), {"sequenceBy": "lsn", "keepDeleted": each}).keep_deleted_ms
+        for each in keeps
+    ]
+    assert found == list(keeps.values())
+    assert made.keep_deleted_ms == keeps["7d"]
     assert [reading(SCHEMA, (), o).fails for o in ({}, {"onError": "fail"})] == [False, True]
 
 
@@ -43,6 +50,8 @@ def test_options_say_how_rows_are_read():
         ),
         (("id",), {"format": "csv", "envelope": "debezium"}, ["tags", "debezium is not written"]),
         ((), {"format": "csv", "csv.delimiter": '"'}, ["csv.delimiter"]),
+        (("id",), {"sequenceBy": "lsn", "keepDeleted": "7"}, ["keepDeleted '7' is no period"]),
+        (("id",), {"keepDeleted": "7d"}, ["keepDeleted means nothing without sequenceBy"]),
         ((), {"numberUnit": "h", "decimals": "x"}, ["option numberUnit", "option decimals"]),
     ],
 )

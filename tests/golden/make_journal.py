@@ -1,8 +1,9 @@
-"""Writes tests/golden/journal1: one journal of form 1, entry by entry, and what it means.
+"""Writes tests/golden/journal2: one journal of form 2, entry by entry, and what it means.
 
-Run it only to add cases: bytes of form 1 that are there stay readable for ever, and a test holds
+Run it only to add cases: bytes of form 2 that are there stay readable for ever, and a test holds
 today's code to them. `lacking` holds entries whose records lack a field that they must have, as a
-version from before that field would have written them.
+version from before that field would have written them; `journal1` holds an entry of the form
+before, which is refused.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from strandline.journal.staging import snapshot_bytes
 from strandline.journal.standing import Standing, advance_all, settle
 from strandline.model.ids import SeqNo
 
-HERE = Path(__file__).parent / "journal1"
+HERE = Path(__file__).parent / "journal2"
 LACKING = Path(__file__).parent / "lacking"
 PIPELINE = "shop"
 REF = r.StagedRef("journal/shop/" + "a" * 32, b"r" * 16, 3, 90)
-SNAPSHOT = "journal/shop/13-" + "b" * 32 + ".checkpoint"
+SNAPSHOT = "journal/shop/14-" + "b" * 32 + ".checkpoint"
 VERSIONS = {"strandline": "0.1.0", "spark": "4.2.0", "arrow": "22", "python": "3.11", "tz": "2026a"}
+INPUTS = {"orders.kafka": b"i" * 24, "orders.push": b"j" * 24}
+DELTAS = {"orders": b"d" * 24}
 
 
 def history() -> list[list[r.Record]]:
@@ -34,7 +37,7 @@ def history() -> list[list[r.Record]]:
             r.Bind("orders", "shop.orders", "table"),
             r.Bind("old", "shop.old", "view"),
             r.Endpoint("orders.kafka", "added"),
-            r.Promote(1, "p1"),
+            r.Promote(1, "p1", VERSIONS),
         ],
         [
             r.Begin(0, 1, "p1", 1_700_000_000_000, VERSIONS, None),
@@ -43,26 +46,21 @@ def history() -> list[list[r.Record]]:
             r.Seal(0),
         ],
         [r.Amend(0, "orders.kafka", {"0": (2, 6)}, (), "retention overtook us")],
-        [
-            r.Commit(
-                0,
-                1,
-                1_700_000_000_250,
-                {"orders.kafka": b"i" * 24, "orders.push": b"j" * 24},
-                {"orders": b"d" * 24},
-            )
-        ],
+        [r.Answer(0, 1, INPUTS, DELTAS, VERSIONS)],
+        [r.Commit(0, 1, 1_700_000_000_250, INPUTS, DELTAS)],
         [r.Abort("h1", "idle for an hour")],
         [r.Bind("old", None, "")],
         # The checkpoint is put here by `entries`, which knows the standing.
         [],
-        [r.Program("p2", None, REF), r.Promote(2, "p2")],
+        [r.Program("p2", None, REF), r.Promote(2, "p2", {})],
         [
             r.Begin(1, 2, "p2", 1_700_000_001_000, {}, "h2"),
             r.Input(1, "handle.h2.orders", "orders", None, (REF, REF), {}),
             r.Seal(1),
         ],
+        [r.Evolve(1, "orders", {"note": "STRING", "count": "BIGINT"})],
         [r.Endpoint("orders.kafka", "removed")],
+        [r.Answer(1, 2, {"handle.h2.orders": b"k" * 24}, {}, {})],
         [r.Commit(1, 2, 1_700_000_002_000, {"handle.h2.orders": b"k" * 24}, {})],
     ]
 
@@ -114,13 +112,18 @@ def main() -> None:
         (HERE / name).write_bytes(encode_entry(PIPELINE, SeqNo(number), entry))
         records = [msgspec.msgpack.decode(each.body, type=r.Record) for each in entry.links]
         facts[name] = {"standing": facts_of(standing), "records": facts_of(records)}
-    for number, drop, field in ((1, 1, "handle"), (3, 1, "deltas"), (6, 1, "forgotten")):
+    for number, drop, field in (
+        (1, 1, "handle"),
+        (3, 1, "versions"),
+        (4, 1, "deltas"),
+        (7, 1, "forgotten"),
+    ):
         _, entry = entries()[number]
         made = encode_entry(PIPELINE, SeqNo(number), shortened(entry, drop))
         (LACKING / f"entry-{number:02}-{field}.bin").write_bytes(made)
-    slim = msgspec.structs.replace(entries()[8][1], links=(), spilled=REF)
-    (HERE / "large.bin").write_bytes(encode_entry(PIPELINE, SeqNo(8), slim))
-    before = entries()[5][0]
+    slim = msgspec.structs.replace(entries()[9][1], links=(), spilled=REF)
+    (HERE / "large.bin").write_bytes(encode_entry(PIPELINE, SeqNo(9), slim))
+    before = entries()[6][0]
     (HERE / "snapshot.bin").write_bytes(snapshot_bytes(before))
     (HERE / "facts.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
 

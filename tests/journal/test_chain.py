@@ -1,4 +1,4 @@
-"""Bytes of form 1 mean what they always meant, and no change of them goes unseen (S71, S84)."""
+"""Bytes of form 2 mean what they always meant, and no change of them goes unseen (S71, S84)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from strandline.model.ids import SeqNo
 from strandline.parts.envelope import seal
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-FILES = [path.read_bytes() for path in sorted((GOLDEN / "journal1").glob("entry-*.bin"))]
+FILES = [path.read_bytes() for path in sorted((GOLDEN / "journal2").glob("entry-*.bin"))]
 LACKING = {path.name: path.read_bytes() for path in sorted((GOLDEN / "lacking").glob("*.bin"))}
-FACTS = json.loads((GOLDEN / "journal1" / "facts.json").read_text())
-SNAPSHOT = (GOLDEN / "journal1" / "snapshot.bin").read_bytes()
+FACTS = json.loads((GOLDEN / "journal2" / "facts.json").read_text())
+SNAPSHOT = (GOLDEN / "journal2" / "snapshot.bin").read_bytes()
 NUMBERS = range(len(FILES))
-CHECKPOINT = 13
+CHECKPOINT = 14
 
 
 def _maker():
@@ -172,10 +172,16 @@ def test_s71_a_newer_format_is_refused_by_name(number):
 
 
 def test_s71_a_newer_form_is_refused_by_name_whatever_its_shape():
-    for body in ([2, "token"], [2, {"a": 1}, [], None, 5, 6, 7, 8]):
+    for body in ([3, "token"], [3, {"a": 1}, [], None, 5, 6, 7, 8]):
         data = seal("journal", "shop", "v3", msgspec.msgpack.encode(body))
-        with pytest.raises(NewerFormatError, match=r"entry v3 .*shop.*form 2.*upgrade"):
+        with pytest.raises(NewerFormatError, match=r"entry v3 .*shop.*form 3.*upgrade"):
             entry_of(3, data)
+
+
+def test_s71_a_form_from_before_answers_is_refused_with_a_remedy():
+    old = (GOLDEN / "journal1" / "entry-03.bin").read_bytes()
+    with pytest.raises(JournalError, match=r"entry v3 .*shop.*form 1.*reads 2.*the version that"):
+        decode_entry("shop", SeqNo(3), old)
 
 
 def test_s71_an_unknown_kind_of_record_is_one_of_a_newer_version():
@@ -190,7 +196,7 @@ def test_s71_a_record_without_a_field_that_it_must_have_is_refused_with_a_remedy
     number, field = int(name[6:8]), name[9:-4]
     entry = entry_of(number, LACKING[name])
     check(number, entry)
-    message = rf"record #{entry.first} of pipeline shop, a \w+ of form 1, has no `{field}`.*version"
+    message = rf"record #{entry.first} of pipeline shop, a \w+ of form 2, has no `{field}`.*version"
     with pytest.raises(JournalError, match=message):
         records_of("shop", entry)
 
@@ -201,7 +207,7 @@ def test_s71_a_snapshot_without_a_field_is_refused_and_not_read_as_empty():
     for name in Standing.__struct_fields__:
         lacking = {key: value for key, value in fields.items() if key != name}
         body = seal("checkpoint", "shop", f"#{CHECKPOINT}", msgspec.msgpack.encode(lacking))
-        with pytest.raises(CorruptionError, match=f"snapshot #13 of pipeline shop.*{name}"):
+        with pytest.raises(CorruptionError, match=f"snapshot #14 of pipeline shop.*{name}"):
             decode_snapshot("shop", CHECKPOINT, body)
 
 
@@ -216,16 +222,16 @@ def test_what_makes_no_sense_is_refused_by_name():
 
 
 def test_a_large_entry_refers_to_its_records_and_says_all_else_itself():
-    data = (GOLDEN / "journal1" / "large.bin").read_bytes()
-    slim, whole = entry_of(8, data), entry_of(8)
+    data = (GOLDEN / "journal2" / "large.bin").read_bytes()
+    slim, whole = entry_of(9, data), entry_of(9)
     assert slim.links == ()
     assert (slim.spilled.key, slim.committed) == ("journal/shop/" + "a" * 32, whole.committed)
-    assert encode_entry("shop", SeqNo(8), slim) == data
-    found = with_links("shop", SeqNo(8), slim, pack_links(whole))
+    assert encode_entry("shop", SeqNo(9), slim) == data
+    found = with_links("shop", SeqNo(9), slim, pack_links(whole))
     assert found.links == whole.links
     for packed in (b"\x90", b"\xc1", b"", b"\x91\x01"):
-        with pytest.raises(CorruptionError, match="entry v8 of the journal of pipeline shop"):
-            with_links("shop", SeqNo(8), slim, packed)
+        with pytest.raises(CorruptionError, match="entry v9 of the journal of pipeline shop"):
+            with_links("shop", SeqNo(9), slim, packed)
 
 
 def test_fields_that_a_newer_version_added_are_passed_over():
@@ -262,6 +268,6 @@ def test_x10_any_value_in_the_place_of_an_entry_or_a_record_is_refused(value):
 
 
 def test_an_entry_without_records_is_refused():
-    empty = seal("journal", "shop", "v0", msgspec.msgpack.encode([1, "t", 0, 0, 1, [], None]))
+    empty = seal("journal", "shop", "v0", msgspec.msgpack.encode([2, "t", 0, 0, 1, [], None]))
     with pytest.raises(JournalError, match="has no record"):
         entry_of(0, empty)

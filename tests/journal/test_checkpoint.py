@@ -7,7 +7,7 @@ import pytest
 
 from strandline.errors import ConflictError, InvariantError, SinceError, StoreError
 from strandline.journal import record as r
-from strandline.journal.checkpoint import Checkpoints, Facts, may_checkpoint, staged_keys
+from strandline.journal.checkpoint import Checkpoints, Facts, may_checkpoint
 from strandline.journal.log import Journal, Lost
 from strandline.journal.staging import INLINE_MAX, program_record, snapshots, stage
 from strandline.journal.standing import Standing
@@ -16,7 +16,7 @@ from strandline.testing.damage import DamagedBlob
 from strandline.testing.faults import FailNth, Fault, FaultKind, FaultyBlob, FaultyConsensus
 from strandline.testing.journals import (
     SOURCE,
-    committing,
+    finishing,
     founded,
     sealing,
     transacted,
@@ -51,7 +51,7 @@ def test_s64_a_checkpoint_is_taken_only_between_transactions(lab: Lab) -> None:
     with pytest.raises(InvariantError, match="only between transactions"):
         checkpoints.publish(sealed)
     assert snapshots(journal.env, "shop") == {}
-    committed = won(journal.propose(sealed, [committing(sealed)]))
+    committed = won(journal.propose(sealed, finishing(sealed)))
     done = won(checkpoints.publish(committed))
     assert done.checkpoints[-1].t == 1
     assert done.last == "CHECKPOINT at 1"
@@ -124,13 +124,13 @@ def test_everything_the_standing_needs_survives_the_cut(lab: Lab) -> None:
     pushed = r.Input(t, "push", "orders", None, (stage(env, "shop", b"x"),), {"till": 9})
     records = sealing(standing, handle="h1")
     sealed = written(journal, records[0], records[1], pushed, records[2])
-    standing = won(journal.propose(sealed, [committing(sealed)]))
+    standing = won(journal.propose(sealed, finishing(sealed)))
     written(journal, r.Abort("h2", "idle"))
     written(journal, r.Endpoint("files", "added"))
     written(journal, r.Endpoint("files", "paused"))
     written(journal, program_record(env, "shop", "p2", "y" * (INLINE_MAX + 1)))
     written(journal, r.Bind("v", "shop.v.p12", "view"))
-    written(journal, r.Promote(2, "p2"))
+    written(journal, r.Promote(2, "p2", {}))
     standing = transacted(journal, journal.refresh(), count=2)
     for _ in range(3):
         standing = won(Checkpoints(journal).publish(standing))
@@ -204,7 +204,7 @@ def staged_transaction(journal: Journal) -> str:
     records = sealing(standing)
     taken = msgspec.structs.replace(records[1], taken=None, staged=(ref,))
     sealed = written(journal, records[0], taken, records[2])
-    won(journal.propose(sealed, [committing(sealed)]))
+    won(journal.propose(sealed, finishing(sealed)))
     return ref.key
 
 
@@ -228,7 +228,7 @@ def test_a_staged_program_stays_while_anything_that_is_left_may_run_it(lab: Lab)
     for number in range(2, 6):
         program = program_record(journal.env, "shop", f"p{number}", f"{number}" * 70_000)
         keys.append(program.staged.key)
-        written(journal, program, r.Promote(number, program.hash))
+        written(journal, program, r.Promote(number, program.hash, {}))
         transacted(journal, journal.refresh())
         won(Checkpoints(journal).publish(journal.refresh()))
         Checkpoints(journal).cut()
@@ -236,21 +236,6 @@ def test_a_staged_program_stays_while_anything_that_is_left_may_run_it(lab: Lab)
     assert [lab.blob.get(key) is not None for key in keys] == [False, False, True, True]
     oldest = Checkpoints(journal).before(Checkpoints(journal).verifiable_from())
     assert (oldest.epoch, oldest.program) == (5, "p5")
-
-
-@pytest.mark.parametrize(
-    ("record", "keys"),
-    [
-        (r.Input(0, "e", "t", None, (r.StagedRef("a", b"", 0, 0), r.StagedRef("b", b"", 0, 0)), {}),
-         ["a", "b"]),
-        (r.Amend(0, "e", None, (r.StagedRef("c", b"", 0, 0),), ""), ["c"]),
-        (r.Program("p", None, r.StagedRef("d", b"", 0, 0)), ["d"]),
-        (r.Program("p", "x", None), []),
-        (r.Seal(0), []),
-    ],
-)  # fmt: skip
-def test_what_a_record_refers_to(record, keys):
-    assert list(staged_keys(record)) == keys
 
 
 # Computing again.

@@ -19,7 +19,7 @@ from strandline.testing.faults import (
     FaultyConsensus,
     PlainWorld,
 )
-from strandline.testing.journals import committing, founded, sealing, won, written
+from strandline.testing.journals import finishing, founded, sealing, won, written
 from strandline.testing.lab import Lab
 
 FAULTS = [FaultKind.LOST_REPLY, FaultKind.LOST_REQUEST, FaultKind.LATE, FaultKind.NOT_APPLIED]
@@ -39,7 +39,7 @@ def committed(journal: Journal, handles: Handles, name: str) -> Standing:
     taken = msgspec.structs.replace(taken, staged=tuple(each.ref for each in chunks))
     sealed = won(journal.propose(standing, [begin, taken, seal]))
     handles.settle(name, sealed.closed[name])
-    return won(journal.propose(sealed, [committing(sealed)]))
+    return won(journal.propose(sealed, finishing(sealed)))
 
 
 def test_chunks_are_staged_once_whoever_sends_them_and_however_often(lab: Lab) -> None:

@@ -24,7 +24,7 @@ from strandline.store.memory import MemoryConsensus
 from strandline.testing.damage import DamagedBlob
 from strandline.testing.faults import FailNth, Fault, FaultKind, FaultyConsensus, PlainWorld
 from strandline.testing.journals import (
-    committing,
+    finishing,
     founded,
     founding,
     sealing,
@@ -121,7 +121,7 @@ def test_an_entry_of_unknown_fate_is_found_below_those_of_others(lab: Lab) -> No
 
     def they_go_on():
         standing = theirs.refresh()
-        transacted(theirs, won(theirs.propose(standing, [committing(standing)])))
+        transacted(theirs, won(theirs.propose(standing, finishing(standing))))
 
     object.__setattr__(ours.env, "consensus", Eventful(ours.env.consensus, after=they_go_on))
     mine = ours.propose(base, sealing(base))
@@ -181,7 +181,7 @@ def test_a_replica_that_was_away_for_longer_than_the_cut_is_told_that_it_lost(la
 def test_what_may_not_follow_is_never_written(lab: Lab) -> None:
     journal = Journal(lab.env(), "shop")
     standing = founded(journal)
-    for records in ([r.Seal(0)], [], sealing(standing)[:2], [r.Promote(1, "p1")]):
+    for records in ([r.Seal(0)], [], sealing(standing)[:2], [r.Promote(1, "p1", {})]):
         with pytest.raises(InvariantError):
             journal.propose(standing, records)
     with pytest.raises(InvariantError):
@@ -404,7 +404,7 @@ def large(standing: Standing) -> list[r.Record]:
 def transacted_large(journal: Journal) -> Standing:
     standing = journal.refresh()
     sealed = won(journal.propose(standing, large(standing)))
-    return won(journal.propose(sealed, [committing(sealed)]))
+    return won(journal.propose(sealed, finishing(sealed)))
 
 
 def test_a_large_entry_keeps_its_records_in_an_object(lab: Lab) -> None:

@@ -8,32 +8,51 @@ import msgspec
 import pytest
 
 from strandline.journal import next as n, record as r
-from strandline.journal.standing import Sealed, Standing
+from strandline.journal.sealed import Sealed
+from strandline.journal.standing import Standing
 from strandline.model.frontier import Frontier
 
 T, EPOCH = 7, 3
-SEALED = Sealed(r.Begin(T, EPOCH, "p1", 0, {}, None), ())
+VERSIONS = {"python": "3.11"}
+OTHERS = {"python": "3.14"}
+SEALED = Sealed(r.Begin(T, EPOCH, "p1", 0, VERSIONS, None), ())
+ANSWERED = msgspec.structs.replace(SEALED, answer=r.Answer(T, EPOCH, {}, {}, VERSIONS))
+OPEN = {"between": None, "sealed": SEALED, "answered": ANSWERED}
 MINE = {"unjoined": None, "older": 2, "same": 3, "newer": 4}
 LASTS = ("", *r.KINDS)
+PLAN, PROMOTE, CHECKPOINT = n.Plan(T, EPOCH), n.Promote(EPOCH + 1), n.TakeCheckpoint(T - 1)
+THEIRS, OLD = n.WrongProgram("p1"), n.WrongVersions((("python", "3.11"),))
+COMPUTE = "compute"
 WRITERS = (
-    # wants             program   between            sealed
-    (n.Want.NOTHING, "p1", n.Plan(T, EPOCH), n.Compute(SEALED, EPOCH)),
-    (n.Want.NOTHING, "p2", n.WrongProgram("p1"), n.WrongProgram("p1")),
-    (n.Want.PROMOTE, "p1", n.Promote(EPOCH + 1), n.Compute(SEALED, EPOCH)),
-    (n.Want.PROMOTE, "p2", n.Promote(EPOCH + 1), n.Compute(SEALED, EPOCH)),
-    (n.Want.CHECKPOINT, "p1", n.TakeCheckpoint(T - 1), n.Compute(SEALED, EPOCH)),
-    (n.Want.CHECKPOINT, "p2", n.WrongProgram("p1"), n.WrongProgram("p1")),
+    # wants            program  versions  between     sealed or answered
+    (n.Want.NOTHING, "p1", VERSIONS, PLAN, COMPUTE),
+    (n.Want.NOTHING, "p1", OTHERS, OLD, OLD),
+    (n.Want.NOTHING, "p2", VERSIONS, THEIRS, THEIRS),
+    (n.Want.NOTHING, "p2", OTHERS, THEIRS, THEIRS),
+    (n.Want.PROMOTE, "p1", VERSIONS, PROMOTE, COMPUTE),
+    (n.Want.PROMOTE, "p1", OTHERS, PROMOTE, COMPUTE),
+    (n.Want.PROMOTE, "p2", VERSIONS, PROMOTE, COMPUTE),
+    (n.Want.PROMOTE, "p2", OTHERS, PROMOTE, COMPUTE),
+    (n.Want.CHECKPOINT, "p1", VERSIONS, CHECKPOINT, COMPUTE),
+    (n.Want.CHECKPOINT, "p1", OTHERS, OLD, OLD),
+    (n.Want.CHECKPOINT, "p2", VERSIONS, THEIRS, THEIRS),
+    (n.Want.CHECKPOINT, "p2", OTHERS, THEIRS, THEIRS),
 )
 
 
-def standing_after(last, *, sealed):
+def standing_after(last, *, phase):
     """A standing whose last record is of this kind; `None` where that can't be."""
     empty = Standing.empty("shop")
     if last == "":
-        return None if sealed else empty
-    if sealed and last in {"BIND", "PROMOTE", "COMMIT", "CHECKPOINT", "BEGIN", "INPUT"}:
-        return None
-    if not sealed and last in {"SEAL", "AMEND"}:
+        return empty if phase == "between" else None
+    never = {
+        "between": {"SEAL", "AMEND", "ANSWER"},
+        "sealed": {"BIND", "PROMOTE", "COMMIT", "CHECKPOINT", "BEGIN", "INPUT", "ANSWER"},
+        "answered": {
+            *("BIND", "PROMOTE", "COMMIT", "CHECKPOINT", "BEGIN", "INPUT", "SEAL", "AMEND")
+        },
+    }
+    if last in never[phase]:
         return None
     return msgspec.structs.replace(
         empty,
@@ -41,13 +60,14 @@ def standing_after(last, *, sealed):
         last=f"{last} of something",
         epoch=EPOCH,
         program="p1",
+        versions=VERSIONS,
         committed=Frontier(T),
         begun=SEALED if last in {"BEGIN", "INPUT"} else None,
-        sealed=SEALED if sealed else None,
+        sealed=OPEN[phase],
     )
 
 
-def expected(last, relation, *, sealed, between_step, sealed_step):
+def expected(last, relation, *, phase, between_step, sealed_step):
     """What somebody who writes does, told without the table."""
     if last == "":
         return n.Found() if relation == "unjoined" else n.Regressed(0)
@@ -57,21 +77,23 @@ def expected(last, relation, *, sealed, between_step, sealed_step):
         return n.Fenced(EPOCH)
     if relation == "newer":
         return n.Regressed(EPOCH)
-    return sealed_step if sealed else between_step
+    if phase == "between":
+        return between_step
+    return n.Compute(OPEN[phase], EPOCH) if sealed_step == COMPUTE else sealed_step
 
 
 @pytest.mark.parametrize("last", LASTS)
 @pytest.mark.parametrize("relation", MINE)
-@pytest.mark.parametrize("sealed", [False, True])
-def test_who_writes_does_what_the_table_says(last, relation, sealed):
-    standing = standing_after(last, sealed=sealed)
-    for want, program, between_step, sealed_step in WRITERS:
-        me = n.Me(program, MINE[relation], want=want)
+@pytest.mark.parametrize("phase", OPEN)
+def test_who_writes_does_what_the_table_says(last, relation, phase):
+    standing = standing_after(last, phase=phase)
+    for want, program, versions, between_step, sealed_step in WRITERS:
+        me = n.Me(program, MINE[relation], want=want, versions=versions)
         if standing is not None:
             assert n.next_step(standing, me) == expected(
                 last,
                 relation,
-                sealed=sealed,
+                phase=phase,
                 between_step=between_step,
                 sealed_step=sealed_step,
             )
@@ -81,13 +103,14 @@ def test_who_writes_does_what_the_table_says(last, relation, sealed):
 @pytest.mark.parametrize("relation", MINE)
 @pytest.mark.parametrize("want", n.Want)
 def test_who_only_reads_is_never_fenced_and_looks_at_what_is_committed(last, relation, want):
-    for sealed, program in itertools.product([False, True], ["p1", "p2"]):
-        standing = standing_after(last, sealed=sealed)
+    many = itertools.product(OPEN, ["p1", "p2"], [VERSIONS, OTHERS])
+    for phase, program, versions in many:
+        standing = standing_after(last, phase=phase)
         if standing is None:
             continue
         look = n.Verify if program == "p1" else n.Shadow
         for at, step in ((0, look(0)), (T - 1, look(T - 1)), (T, n.Wait()), (T + 5, n.Wait())):
-            me = n.Me(program, MINE[relation], read_only=True, want=want, at=at)
+            me = n.Me(program, MINE[relation], read_only=True, want=want, at=at, versions=versions)
             found = n.next_step(standing, me)
             if last == "":
                 assert found == (n.Wait() if relation == "unjoined" else n.Regressed(0))
@@ -107,6 +130,5 @@ def test_the_table_has_a_step_for_every_combination_and_uses_every_step():
 
 
 def test_the_phase_follows_from_what_is_open_and_not_from_the_last_record_alone():
-    aborted = standing_after("ABORT", sealed=True)
-    assert n.phase_of(aborted) is n.Phase.SEALED
-    assert n.phase_of(standing_after("ABORT", sealed=False)) is n.Phase.BETWEEN
+    for phase, found in zip(OPEN, (n.Phase.BETWEEN, n.Phase.SEALED, n.Phase.ANSWERED), strict=True):
+        assert n.phase_of(standing_after("ABORT", phase=phase)) is found

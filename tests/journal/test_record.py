@@ -12,13 +12,15 @@ EXAMPLES = {
     "INPUT of 31 from orders.kafka": r.Input(31, "orders.kafka", "orders", {"0": (6, 6)}, (), {}),
     "SEAL of 31": r.Seal(31),
     "AMEND of 31 from orders.kafka": r.Amend(31, "orders.kafka", None, (REF,), "gone"),
+    "EVOLVE of 31 from orders": r.Evolve(31, "orders", {"note": "STRING"}),
+    "ANSWER of 31 in e3": r.Answer(31, 3, {"orders.kafka": b"i"}, {"orders": b"d"}, {}),
     "COMMIT of 31 in e3": r.Commit(31, 3, 7, {"orders.kafka": b"i"}, {"orders": b"d"}),
     "CHECKPOINT at 31": r.Checkpoint(31, 3, "p1", "c1", {"a": 32}, b"s", REF, ("h1",)),
     "CHECKPOINT at the start": r.Checkpoint(None, 3, "p1", "c1", {}, b"", REF, ()),
     "ENDPOINT orders.kafka paused": r.Endpoint("orders.kafka", "paused"),
     "PROGRAM p1": r.Program("p1", "CREATE …", None),
     "BIND orders": r.Bind("orders", "shop.orders", "table"),
-    "PROMOTE e3": r.Promote(3, "p1"),
+    "PROMOTE e3": r.Promote(3, "p1", {}),
     "ABORT h1": r.Abort("h1", "idle for an hour"),
 }
 
@@ -40,3 +42,19 @@ def test_numbers_and_epochs_are_written_one_way():
 
 def test_an_abort_has_no_time():
     assert r.Abort("h1", "by its user").t is None
+
+
+@pytest.mark.parametrize(
+    ("record", "keys"),
+    [
+        (r.Input(0, "e", "t", None, (r.StagedRef("a", b"", 0, 0), r.StagedRef("b", b"", 0, 0)), {}),
+         ["a", "b"]),
+        (r.Amend(0, "e", None, (r.StagedRef("c", b"", 0, 0),), ""), ["c"]),
+        (r.Program("p", None, r.StagedRef("d", b"", 0, 0)), ["d"]),
+        (r.Program("p", "x", None), []),
+        (r.Checkpoint(1, 1, "p", "c", {}, b"", r.StagedRef("e", b"", 0, 0), ()), ["e"]),
+        (r.Seal(0), []),
+    ],
+)  # fmt: skip
+def test_what_a_record_refers_to(record, keys):
+    assert [ref.key for ref in r.refs_of(record)] == keys

@@ -12,7 +12,15 @@ from strandline.errors import JournalError
 from strandline.journal import record as r
 from strandline.journal.standing import Standing, advance, advance_all
 from strandline.model.frontier import Frontier
-from strandline.testing.journals import SOURCE, committing, founding, sealing
+from strandline.testing.journals import (
+    SOURCE,
+    VERSIONS,
+    amending,
+    answering,
+    committing,
+    founding,
+    sealing,
+)
 
 REF = r.StagedRef("journal/shop/x", b"d" * 16, 3, 90)
 
@@ -27,8 +35,10 @@ def fold(*records, base=None):
 FOUNDED = fold(*founding())
 BEGUN = fold(*sealing(FOUNDED)[:2], base=FOUNDED)
 SEALED = fold(*sealing(FOUNDED), base=FOUNDED)
-COMMITTED = fold(committing(SEALED), base=SEALED)
+ANSWERED = fold(answering(SEALED), base=SEALED)
+COMMITTED = fold(committing(ANSWERED), base=ANSWERED)
 HANDLED = fold(*sealing(COMMITTED, handle="h1"), base=COMMITTED)
+HANDLED_AND_DONE = fold(answering(HANDLED), committing(HANDLED), base=HANDLED)
 
 
 def checkpoint(standing, **changes):
@@ -43,7 +53,8 @@ def changed(record, **changes):
 
 BEGIN = sealing(FOUNDED)[0]
 INPUT = sealing(FOUNDED)[1]
-COMMIT = committing(SEALED)
+ANSWER = answering(SEALED)
+COMMIT = committing(ANSWERED)
 ILLEGAL = {
     # standing, record, what the message must say
     "nothing begins before a program is promoted": (
@@ -56,30 +67,32 @@ ILLEGAL = {
     "an endpoint is added twice": (FOUNDED, r.Endpoint(SOURCE, "added"), "is live"),
     "an unknown endpoint is removed": (FOUNDED, r.Endpoint("x", "removed"), "is unknown"),
     "an endpoint does something else": (FOUNDED, r.Endpoint(SOURCE, "exploded"), "is live"),
-    "a promotion while a time is sealed": (SEALED, r.Promote(2, "p1"), "0 is sealed"),
-    "an epoch is skipped": (FOUNDED, r.Promote(3, "p1"), "the next epoch is e2"),
-    "an epoch is repeated": (FOUNDED, r.Promote(1, "p1"), "the next epoch is e2"),
-    "an unknown program is promoted": (FOUNDED, r.Promote(2, "p9"), "not on record"),
+    "a promotion while a time is sealed": (SEALED, r.Promote(2, "p1", VERSIONS), "0 is sealed"),
+    "an epoch is skipped": (FOUNDED, r.Promote(3, "p1", VERSIONS), "the next epoch is e2"),
+    "an epoch is repeated": (FOUNDED, r.Promote(1, "p1", VERSIONS), "the next epoch is e2"),
+    "an unknown program is promoted": (FOUNDED, r.Promote(2, "p9", VERSIONS), "not on record"),
     "two times are sealed": (SEALED, changed(BEGIN, t=1), "0 is sealed and not committed"),
     "two times are begun": (BEGUN, BEGIN, "0 is begun and not sealed"),
     "a time is skipped": (FOUNDED, changed(BEGIN, t=1), "the next time is 0"),
     "a time is reused": (COMMITTED, BEGIN, "the next time is 1"),
     "an old epoch begins": (FOUNDED, changed(BEGIN, epoch=0), "it is of e0, and this is e1"),
     "a new epoch begins": (FOUNDED, changed(BEGIN, epoch=2), "it is of e2, and this is e1"),
+    "other versions begin": (
+        FOUNDED, changed(BEGIN, versions={"python": "3.99"}), "other versions than its epoch"),
     "another program begins": (FOUNDED, changed(BEGIN, program="p9"), "another program"),
     "a handle commits twice": (
-        fold(committing(HANDLED), base=HANDLED), sealing(COMMITTED, handle="h1")[0],
+        HANDLED_AND_DONE, sealing(COMMITTED, handle="h1")[0],
         "the next time is 2"),
     "a handle that is closed commits again": (
-        fold(committing(HANDLED), base=HANDLED),
+        HANDLED_AND_DONE,
         changed(sealing(COMMITTED, handle="h1")[0], t=2), "handle h1 was committed as 1"),
     "a handle that was aborted commits": (
         fold(r.Abort("h1", ""), base=FOUNDED), changed(BEGIN, handle="h1"), "was aborted"),
     "a handle that committed is aborted": (HANDLED, r.Abort("h1", ""), "committed as 1"),
     "a clock that went back begins": (
-        fold(changed(COMMIT, instant_ms=9), base=SEALED), changed(BEGIN, t=1), "before 9"),
+        fold(changed(COMMIT, instant_ms=9), base=ANSWERED), changed(BEGIN, t=1), "before 9"),
     "a clock that went back commits": (
-        fold(changed(BEGIN, now_ms=9), INPUT, r.Seal(0), base=FOUNDED), COMMIT, "before 9"),
+        fold(changed(BEGIN, now_ms=9), INPUT, r.Seal(0), ANSWER, base=FOUNDED), COMMIT, "before 9"),
     "input outside of a transaction": (FOUNDED, INPUT, "no transaction is begun"),
     "input of what is sealed": (SEALED, INPUT, "no transaction is begun"),
     "input of another time": (BEGUN, changed(INPUT, t=1, endpoint="x"), "0 is begun"),
@@ -99,15 +112,44 @@ ILLEGAL = {
         FOUNDED, r.Amend(0, SOURCE, None, (), ""), "nothing is sealed"),
     "an amendment of another time": (SEALED, r.Amend(1, SOURCE, None, (), ""), "0 is sealed"),
     "an amendment of no input": (SEALED, r.Amend(0, "x", None, (), ""), "has no input"),
+    "an amendment of what is answered": (
+        ANSWERED, amending(SEALED), "0 is answered, and its rows may have landed"),
+    "an amendment that reads more": (
+        SEALED, changed(amending(SEALED), taken={"0": (0, 4)}),
+        "[0, 4) of 0 is not within what was sealed of it, [0, 3)"),
+    "an amendment that reads what nobody sealed": (
+        SEALED, changed(amending(SEALED), taken={"1": (0, 0)}), "sealed of it, nothing"),
+    "an amendment that ends before it starts": (
+        SEALED, changed(amending(SEALED), taken={"0": (2, 1)}), "is not within"),
+    "columns of what is answered": (
+        ANSWERED, r.Evolve(0, "orders", {"n": "BIGINT"}), "0 is answered, and its rows may have"),
+    "columns of nothing": (FOUNDED, r.Evolve(0, "orders", {"n": "BIGINT"}), "nothing is sealed"),
+    "columns of another time": (SEALED, r.Evolve(1, "orders", {"n": "BIGINT"}), "0 is sealed"),
+    "columns of a table that nothing comes for": (
+        SEALED, r.Evolve(0, "x", {"n": "BIGINT"}), "has no input"),
+    "no columns": (SEALED, r.Evolve(0, "orders", {}), "adds nothing"),
+    "a column is added twice": (
+        fold(r.Evolve(0, "orders", {"n": "BIGINT"}), base=SEALED),
+        r.Evolve(0, "orders", {"n": "STRING"}), "or again one of n"),
     "a commit of nothing": (FOUNDED, COMMIT, "nothing is sealed"),
     "a commit of what is committed": (COMMITTED, COMMIT, "nothing is sealed"),
     "a commit before the seal": (BEGUN, COMMIT, "begun and not sealed"),
     "a commit of another time": (SEALED, changed(COMMIT, t=1), "0 is sealed"),
-    "a commit of another epoch": (SEALED, changed(COMMIT, epoch=2), "of e2, and this is e1"),
-    "a commit without an endpoint": (
-        SEALED, changed(COMMIT, inputs={}), f"endpoint {SOURCE} was sealed and has no digest"),
-    "a commit with one endpoint more": (
-        SEALED, changed(COMMIT, inputs={**COMMIT.inputs, "c": b""}),
+    "a commit of another epoch": (ANSWERED, changed(COMMIT, epoch=2), "of e2, and this is e1"),
+    "a commit without an answer": (SEALED, COMMIT, "0 is not answered"),
+    "a commit of another input": (
+        ANSWERED, changed(COMMIT, inputs={SOURCE: b"x"}), "not those of its ANSWER"),
+    "a commit of another change": (
+        ANSWERED, changed(COMMIT, deltas={}), "not those of its ANSWER"),
+    "an answer to nothing": (FOUNDED, ANSWER, "nothing is sealed"),
+    "an answer before the seal": (BEGUN, ANSWER, "begun and not sealed"),
+    "an answer to another time": (SEALED, changed(ANSWER, t=1), "0 is sealed"),
+    "an answer of another epoch": (SEALED, changed(ANSWER, epoch=2), "of e2, and this is e1"),
+    "a second answer": (ANSWERED, ANSWER, "0 is answered already"),
+    "an answer without an endpoint": (
+        SEALED, changed(ANSWER, inputs={}), f"endpoint {SOURCE} was sealed and has no digest"),
+    "an answer with one endpoint more": (
+        SEALED, changed(ANSWER, inputs={**ANSWER.inputs, "c": b""}),
         "endpoint c has a digest and was not sealed"),
     "a checkpoint while a time is sealed": (SEALED, checkpoint(SEALED), "0 is sealed"),
     "a checkpoint while a time is begun": (BEGUN, checkpoint(BEGUN), "0 is begun"),
@@ -153,18 +195,29 @@ def test_partitions_that_appear_keep_the_positions_of_the_others():
     assert sealed.pending == {SOURCE: {"0": 3, "1": 4}}
 
 
-def test_an_amendment_replaces_what_was_sealed_and_nothing_else():
-    amended = fold(r.Amend(0, SOURCE, {"0": (2, 5)}, (REF,), "retention"), base=SEALED)
-    (taken,) = amended.sealed.inputs
-    assert (taken.taken, taken.staged, taken.table) == ({"0": (2, 5)}, (REF,), "orders")
-    assert fold(COMMIT, base=amended).positions == {SOURCE: {"0": 5}}
+@pytest.mark.parametrize(("taken", "staged"), [({"0": (1, 2)}, ()), (None, ()), (None, (REF,))])
+def test_an_amendment_replaces_what_is_read_and_positions_move_past_all_that_was_sealed(
+    taken, staged
+):
+    amended = fold(r.Amend(0, SOURCE, taken, staged, "retention"), base=SEALED)
+    (read,) = amended.sealed.reads
+    assert (read.taken, read.staged, read.table) == (taken, staged, "orders")
+    assert amended.pending == {SOURCE: {"0": 3}}
+    done = fold(answering(amended), committing(amended), base=amended)
+    assert done.positions == {SOURCE: {"0": 3}}
+
+
+def test_the_last_amendment_counts():
+    first, second = amending(SEALED), changed(amending(SEALED), taken={"0": (1, 3)})
+    assert fold(first, second, base=SEALED).sealed.reads[0].taken == {"0": (1, 3)}
+    assert fold(second, first, base=SEALED).sealed.reads[0].taken is None
 
 
 def test_producers_count_per_endpoint_and_are_known_once_sealed():
     pushed = changed(INPUT, endpoint="push", taken=None, producers={"a": 5, "b": 1})
     sealed = fold(BEGIN, pushed, r.Seal(0), base=FOUNDED)
     assert sealed.producers == {"push": {"a": 5, "b": 1}}
-    after = fold(changed(COMMIT, inputs={"push": b""}), changed(BEGIN, t=1), base=sealed)
+    after = fold(answering(sealed), committing(sealed), changed(BEGIN, t=1), base=sealed)
     with pytest.raises(JournalError, match="5 of producer a was sealed before"):
         advance(after, changed(pushed, t=1, producers={"a": 5}))
     other = changed(pushed, t=1, endpoint="push2", producers={"a": 5})
@@ -191,14 +244,24 @@ def test_endpoints_move_and_come_back_with_their_positions():
 
 def test_s91_an_endpoint_may_be_removed_while_its_last_rows_are_sealed():
     gone = fold(r.Endpoint(SOURCE, "removed"), base=SEALED)
-    assert fold(COMMIT, base=gone).positions == {SOURCE: {"0": 3}}
+    assert fold(ANSWER, COMMIT, base=gone).positions == {SOURCE: {"0": 3}}
 
 
 def test_a_promotion_keeps_the_text_of_its_own_program_only():
-    later = fold(r.Program("p2", "y", None), r.Promote(2, "p2"), base=COMMITTED)
+    later = fold(r.Program("p2", "y", None), r.Promote(2, "p2", VERSIONS), base=COMMITTED)
     assert (later.epoch, later.program, set(later.programs)) == (2, "p2", {"p2"})
-    again = fold(r.Program("p1", "x", None), r.Promote(3, "p1"), base=later)
+    again = fold(r.Program("p1", "x", None), r.Promote(3, "p1", VERSIONS), base=later)
     assert (again.epoch, again.next_t) == (3, 1)
+
+
+def test_a_promotion_fixes_the_versions_of_its_epoch():
+    newer = {"python": "3.14"}
+    later = fold(r.Promote(2, "p1", newer), base=COMMITTED)
+    assert (COMMITTED.versions, later.versions) == (VERSIONS, newer)
+    begun = fold(*sealing(later), base=later)
+    assert begun.sealed.begin.versions == newer
+    with pytest.raises(JournalError, match="other versions than its epoch"):
+        advance(later, changed(sealing(later)[0], versions=VERSIONS))
 
 
 def test_bindings_are_made_moved_and_given_up():
@@ -246,18 +309,21 @@ def random_record(chance, standing):
     start = standing.positions.get(endpoint, {}).get("0", 0) + chance.choice([0, 0, 1, -1])
     program = chance.choice(["p1", "p1", "p2"])
     return chance.choice([
-        r.Begin(t, epoch, program, instant, {}, handle),
+        r.Begin(t, epoch, program, instant, standing.versions, handle),
         r.Input(t, endpoint, "orders", {"0": (start, start + 2)}, (), {"a": chance.randrange(9)}),
         r.Seal(t),
         r.Seal(t),
         r.Amend(t, endpoint, None, (REF,), "why"),
+        r.Answer(t, epoch, dict.fromkeys(endpoints, b"d"), {}, {}),
+        r.Answer(t, epoch, dict.fromkeys(endpoints, b"d"), {}, {}),
+        r.Evolve(t, chance.choice(["orders", "none"]), {chance.choice("abcdefgh"): "BIGINT"}),
         r.Commit(t, epoch, instant, dict.fromkeys(endpoints, b"d"), {}),
         r.Commit(t, epoch, instant, dict.fromkeys(endpoints, b"d"), {}),
         checkpoint(standing, epoch=epoch),
         r.Endpoint(endpoint, chance.choice(r.ACTIONS)),
         r.Program(program, "x", None),
         r.Bind("orders", chance.choice(["shop.orders", None]), "table"),
-        r.Promote(standing.epoch + chance.choice([1, 1, 2]), program),
+        r.Promote(standing.epoch + chance.choice([1, 1, 2]), program, {}),
         r.Abort(chance.choice(["h1", "h2", "h3"]), ""),
     ])  # fmt: skip
 
@@ -288,9 +354,10 @@ def test_any_fold_is_deterministic_and_keeps_the_order_of_times(seed):
         accepted.append(record)
         standing = after
     assert fold(*founding(), *accepted) == standing
-    times = [(r.kind_of(x), x.t) for x in accepted if isinstance(x, (r.Begin, r.Seal, r.Commit))]
-    whole = [(kind, t) for t in range(standing.next_t + 1) for kind in ("BEGIN", "SEAL", "COMMIT")]
+    order = (r.Begin, r.Seal, r.Answer, r.Commit)
+    times = [(r.kind_of(x), x.t) for x in accepted if isinstance(x, order)]
+    whole = [(r.kind_of(kind), t) for t in range(standing.next_t + 1) for kind in order]
     assert times == whole[: len(times)]
-    assert len(times) - 3 * standing.next_t in range(3)
+    assert len(times) - 4 * standing.next_t in range(4)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(standing), type=Standing)
     assert decoded == standing

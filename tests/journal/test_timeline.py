@@ -15,7 +15,7 @@ from strandline.shard.command import UpperMismatch
 from strandline.shard.frontiers import visible
 from strandline.shard.timeline import PlainTimeline
 from strandline.testing.faults import FaultyConsensus, NoFaults
-from strandline.testing.journals import committing, founded, sealing, transacted, won, written
+from strandline.testing.journals import finishing, founded, sealing, transacted, won, written
 from strandline.testing.lab import Lab, new_store, rows
 
 NAME = "pipeline.shop"
@@ -68,7 +68,7 @@ def test_what_is_committed_is_one_read_of_the_newest_entry(lab: Lab) -> None:
     for _ in range(5):
         sealed = won(journal.propose(standing, sealing(standing)))
         seen.append(timeline.committed())
-        standing = won(journal.propose(sealed, [committing(sealed)]))
+        standing = won(journal.propose(sealed, finishing(sealed)))
         seen.append(timeline.committed())
     assert [frontier.time for frontier in seen] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
     written(journal, r.Abort("h1", ""))
@@ -114,7 +114,7 @@ def test_a_shard_is_readable_exactly_up_to_what_the_journal_committed(lab: Lab) 
     # The rows are there, and nobody sees them.
     assert ours.machine.refresh().upper == Frontier(1)
     assert ours.upper == Frontier(0)
-    standing = won(ours.journal.propose(sealed, [committing(sealed)]))
+    standing = won(ours.journal.propose(sealed, finishing(sealed)))
     assert ours.upper == Frontier(1)
     # An idle shard is settled by the commits of others, without a version of its own.
     before = ours.machine.refresh().seqno
@@ -138,7 +138,7 @@ def test_a_promotion_fences_the_shards_that_are_attached_again(lab: Lab) -> None
     founded(ours.journal)
     ours.timeline.attach(ours.machine)
     transacted(ours.journal, ours.journal.refresh())
-    written(theirs.journal, r.Promote(2, "p1"))
+    written(theirs.journal, r.Promote(2, "p1", {}))
     theirs.timeline.attach(theirs.machine)
     with pytest.raises(FencedError, match="e2"):
         ours.append(1, 1, 7)
@@ -163,7 +163,7 @@ def test_a_promotion_between_the_read_and_the_attachment_is_followed(lab: Lab) -
 
     def late(command):
         ours.machine.commit = inner
-        written(theirs.journal, r.Promote(2, "p1"))
+        written(theirs.journal, r.Promote(2, "p1", {}))
         theirs.timeline.attach(theirs.machine)
         return inner(command)
 

@@ -1,6 +1,7 @@
 """A late old row does not bring a deleted key back."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from strandline.errors import UsageError
 from strandline.model.engine import Rules
 from strandline.model.schema import Schema
-from strandline.parts.tombstones import BURIED_AT, burials, tomb_schema
+from strandline.parts.tombstones import BURIED_AT, burials, swept, tomb_schema
 from strandline.parts.upsert import resolve
 
 SCHEMA = Schema.create(
@@ -162,3 +163,19 @@ def test_the_schema_of_tombstones_is_the_key_the_order_and_a_time():
 def test_no_events_bury_nothing():
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     assert [each.tolist() for each in burials(none, flags, none, flags)] == [[], [], []]
+
+
+def test_tombstones_say_when_they_were_made_and_the_old_ones_are_swept():
+    rows = incoming([(4, 1, 5, 0, None, False)])
+    held = as_table([(1, "a", None, 2)], SCHEMA)
+    for rules, at in ((RULES, 4), (replace(RULES, buried_at=99), 99)):
+        made = resolve(rows, held, SCHEMA, rules).tombs
+        assert made[BURIED_AT].to_pylist() == [at]
+        tombs = made.select(list(TOMBS.names))
+        for before, stay in ((at, 1), (at + 1, 0)):
+            kept, gone = swept(tombs, before)
+            assert (kept.num_rows, gone.num_rows) == (stay, 1 - stay)
+    # What is there keeps its own word when it goes.
+    again = incoming([(5, 1, 7, 0, "b", False)])
+    found = resolve(again, as_table([], SCHEMA), SCHEMA, replace(RULES, buried_at=200), tombs)
+    assert found.tombs.select([BURIED_AT, "_diff"]).to_pylist() == [{BURIED_AT: 99, "_diff": -1}]

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.journal import record as r
+from strandline.journal.sealed import Sealed
 from strandline.model.digest import Digest
-from strandline.pipeline.agree import differences, divergence, packed, same_versions, unpacked
+from strandline.pipeline.agree import (
+    differences,
+    divergence,
+    packed,
+    same_versions,
+    unfinished,
+    unpacked,
+    unreadable,
+    versions_text,
+)
 
 ONE, TWO = Digest(1, 5, 7), Digest(1, 5, 8)
 
@@ -47,3 +58,34 @@ def test_the_error_names_pipeline_time_and_both_digests() -> None:
 def test_versions_are_equal_only_as_a_whole() -> None:
     assert same_versions({"spark": "4.3"}, {"spark": "4.3"})
     assert not same_versions({"spark": "4.3"}, {"spark": "4.3", "arrow": "26"})
+
+
+def test_versions_are_told_in_one_order() -> None:
+    assert versions_text({"spark": "4.3", "arrow": "26"}) == "arrow 26, spark 4.3"
+    assert versions_text({}) == "no versions"
+
+
+def test_who_can_t_finish_names_who_can() -> None:
+    text = unfinished("shop", 7, ({"spark": "4.2"}, {"spark": "4.3"}), ["collection v is gone"])
+    for phrase in ("pipeline shop", "7", "spark 4.2, and", "spark 4.3, can't", "collection v"):
+        assert phrase in text
+    assert text.endswith("Finish 7 with a replica of those versions")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "answered", "phrase"),
+    [
+        ("orders", False, "transaction amend STORE 7 orders --empty --reason TEXT --name shop"),
+        ("", False, "transaction amend STORE 7 ENDPOINT --empty"),
+        ("orders", True, "It is answered, so it can't be amended"),
+    ],
+)
+def test_rows_that_are_gone_come_with_the_next_command(
+    endpoint: str, *, answered: bool, phrase: str
+) -> None:
+    answer = r.Answer(7, 1, {}, {}, {}) if answered else None
+    sealed = Sealed(r.Begin(7, 1, "p", 0, {}, None), (), answer=answer)
+    text = unreadable("shop", sealed, endpoint, "a.json was taken")
+    assert "pipeline shop: transaction 7 can't be computed: a.json was taken" in text
+    assert phrase in text
+    assert ("strandline transaction amend" in text) != answered

@@ -34,6 +34,7 @@ def test_the_names_stay():
     ]
     assert list(history) == [
         *("time", "instant", "took_ms", "epoch", "rows", "inputs", "changes", "transaction"),
+        "amended",
     ]
     assert history["transaction"] == transaction.id
 

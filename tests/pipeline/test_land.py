@@ -50,9 +50,9 @@ def test_who_comes_second_lands_nothing_and_both_see_the_same(lab: Lab) -> None:
     with new_store(lab) as one, new_store(lab) as other:
         first, second = Landing(one, timeline), Landing(other, timeline)
         assert first.settled(BOUND, 0) == {}
-        assert first.land(_change(1, 2), BOUND, 0, 1) == 1
-        assert second.land(_change(1, 2), BOUND, 0, 1) == 0
         expected = _change(1, 2).digests()
+        assert first.land(_change(1, 2), BOUND, 0, 1, expected) == 1
+        assert second.land(_change(1, 2), BOUND, 0, 1, expected) == 0
         assert first.settled(BOUND, 0) == second.settled(BOUND, 0) == expected
         assert one.shard("shop.orders").upper.time == 0, "nobody sees what is not committed"
         first.close()
@@ -65,7 +65,19 @@ def test_no_change_costs_nothing(lab: Lab) -> None:
         before = store.machine("shop.orders").refresh().seqno
         landing = Landing(store, timeline)
         nothing = Computed({}, {"orders": Delta(Digest.ZERO, _change().deltas["orders"].updates)})
-        assert landing.land(nothing, BOUND, 0, 1) == 0
+        assert landing.land(nothing, BOUND, 0, 1, {}) == 0
+        assert landing.settled(BOUND, 0) == {}
+        assert store.machine("shop.orders").refresh().seqno == before
+        landing.close()
+
+
+@pytest.mark.parametrize("answer", [{}, _change(7).digests(), {"large": Digest(1, 2, 3)}])
+def test_what_the_answer_denies_is_never_sent(lab: Lab, answer: dict[str, Digest]) -> None:
+    timeline = _founded(lab)
+    with new_store(lab) as store:
+        before = store.machine("shop.orders").refresh().seqno
+        landing = Landing(store, timeline)
+        assert landing.land(_change(1), BOUND, 0, 1, answer) == 0
         assert landing.settled(BOUND, 0) == {}
         assert store.machine("shop.orders").refresh().seqno == before
         landing.close()
@@ -77,7 +89,7 @@ def test_an_older_epoch_lands_nothing(lab: Lab) -> None:
         landing = Landing(store, timeline)
         store.shard("shop.orders").fence(2)
         with pytest.raises(FencedError):
-            landing.land(_change(1), BOUND, 0, 1)
+            landing.land(_change(1), BOUND, 0, 1, _change(1).digests())
         assert landing.settled(BOUND, 0) == {}
         landing.close()
 

@@ -9,6 +9,7 @@ import pytest
 
 from strandline.connectors.incoming import ERRORS, decode
 from strandline.connectors.raw import raw_batch
+from strandline.connectors.reading import reading
 from strandline.errors import InvariantError
 from strandline.model.digest import Digest
 from strandline.model.schema import Schema
@@ -32,7 +33,7 @@ def _came(*rows: dict[str, int] | bytes) -> pa.Table:
 
 
 def _updates(*rows: dict[str, int] | bytes, held: There) -> list[dict[str, int]]:
-    found, _ = m.upserted(decode(_came(*rows), HOW).rows(HOW), HOW, held, SCHEMA, 7)
+    found, _ = m.upserted(decode(_came(*rows), HOW).rows(HOW), HOW, held, SCHEMA, (7, 1_000))
     return found.to_pylist()
 
 
@@ -96,3 +97,19 @@ def test_staged_rows_are_the_rows() -> None:
     rows = _came({"id": 1, "lsn": 1})
     assert m.unpacked_rows(m.packed_rows(rows)) == rows
     assert m.row_text("orders", pa.table({"id": [1], "_diff": [1]})) == "orders: id = 1"
+
+
+@pytest.mark.parametrize(
+    ("options", "at", "before"),
+    [
+        ({"sequenceBy": "seq"}, 63, 10**9 - 7 * 86_400_000),
+        ({"sequenceBy": "seq", "keepDeleted": "90m"}, 127, 10**9 - 5_400_000),
+        ({"sequenceBy": "seq", "keepDeleted": "forever"}, 63, None),
+        ({"sequenceBy": "seq"}, 62, None),
+        ({"sequenceBy": "seq"}, 64, None),
+        ({}, 63, None),
+    ],
+)
+def test_when_tombstones_go_is_a_matter_of_the_transaction_alone(options, at, before):
+    schema = pa.schema([("id", pa.int64()), ("seq", pa.int64())])
+    assert m.sweep_before(reading(schema, ("id",), options), at, 10**9) == before

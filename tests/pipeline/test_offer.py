@@ -21,6 +21,7 @@ def _offered(rows: int, size: int = 0) -> Offered:
         ([], None, 0, Wait(100, None)),
         ([_offered(0)], 100, 900, Wait(100, None)),
         ([Offered(Range({"0": (5, 5)}), 0, begins=True)], None, 0, Close()),
+        ([Offered(Range({"0": (0, 1)}), 1, closes=True), _offered(1)], None, 0, Close()),
         ([_offered(1)], None, 50, Wait(100, 50)),
         ([_offered(1)], 50, 500, Wait(50, 50)),
         ([_offered(1)], 50, 549, Wait(1, 50)),

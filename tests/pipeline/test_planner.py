@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.pipeline.shop import rig_of, run
@@ -86,3 +87,24 @@ def test_an_input_of_an_endpoint_that_is_not_here_is_refused_by_name(lab: Lab) -
         planner = Planner(rig_of(store))
         with pytest.raises(UsageError, match="takes rows from elsewhere"):
             planner.intake(Input(3, "elsewhere", "orders", {"0": (0, 1)}, (), {}))
+
+
+def test_a_source_may_say_where_a_transaction_ends(lab: Lab, tmp_path: Path) -> None:
+    """A file per transaction: no two in one, none cut, none waits for the delay."""
+    for name, count in (("a", 1), ("b", 25), ("c", 2)):
+        lines = [f'{{"id": {at}}}\n' for at in range(count)]
+        (tmp_path / f"{name}.json").write_text("".join(lines))
+    text = f"""CREATE TABLE t (id BIGINT) USING files
+        OPTIONS (path '{tmp_path}', format 'json', transaction 'file');"""
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store, text, delay_ms=600_000))
+        run(replica)
+        taken = [
+            {path.partition("@")[0] for path in record.taken}
+            for _, record in replica._journal.records()
+            if isinstance(record, Input)
+        ]
+        assert taken == [{"a.json"}, {"b.json"}, {"c.json"}]
+        counts = [store.shard("shop.t").snapshot(as_of=at).to_arrow().num_rows for at in range(3)]
+        assert counts == [1, 26, 28]
+        replica.close()

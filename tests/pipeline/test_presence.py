@@ -7,6 +7,7 @@ import pytest
 from strandline.errors import ConflictError, NameRefusedError
 from strandline.pipeline.presence import SILENT_MS, Presence, Said, seen
 from strandline.pipeline.states import LIVING, State
+from strandline.system import SystemTasks
 from strandline.testing.lab import Lab
 
 
@@ -53,6 +54,29 @@ def test_a_silent_owner_loses_its_name_and_learns_it(lab):
     assert presence.claim("east", said(lab, "b")) == "east"
     assert not presence.say("east", said(lab, "a"))
     assert [each.said.token for each in presence.all()] == ["b"]
+
+
+def test_who_asks_for_the_name_of_a_dead_replica_waits_until_it_is_silent(lab):
+    presence = Presence(lab.env(), "shop")
+    presence.claim("east", said(lab, "a"))
+    asked = SystemTasks().start("asks", lambda: presence.wait_for("east"))
+    assert not asked.join(300), "it may be alive"
+    lab.clock.now += SILENT_MS + 1
+    assert asked.join(60_000)
+    assert presence.claim("east", said(lab, "b")) == "east"
+
+
+def test_who_asks_for_the_name_of_a_living_replica_is_refused_at_its_next_beat(lab):
+    presence = Presence(lab.env(), "shop")
+    presence.claim("east", said(lab, "a"))
+    asked = SystemTasks().start("asks", lambda: presence.wait_for("east"))
+    assert not asked.join(300)
+    lab.clock.now += 1
+    presence.say("east", said(lab, "a"))
+    assert asked.join(60_000)
+    with pytest.raises(ConflictError, match="process 7 on host"):
+        presence.claim("east", said(lab, "b"))
+    presence.wait_for("west")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b", "x" * 300])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from strandline.errors import JournalError, NotFoundError, SchemaError, UsageErr
 from strandline.journal import record as r
 from strandline.journal.standing import advance_all
 from strandline.pipeline import reload as module
+from strandline.pipeline.planner import Planner
 from strandline.pipeline.settings import PipelineSettings
 from strandline.testing.engines import arrow_engine
 
@@ -200,7 +202,8 @@ def test_the_journal_refuses_a_replaced_table_with_another_input(shop):
     shop.reload("orders", orders(1))
     standing = shop._journal.refresh()
     t = standing.next_t
-    begin = r.Begin(t, standing.epoch, standing.program, standing.instant_ms, {}, None)
+    now_ms, versions = standing.instant_ms, standing.versions
+    begin = r.Begin(t, standing.epoch, standing.program, now_ms, versions, None)
     ref = r.StagedRef("journal/shop/x", b"x" * 16, 1, 1)
     whole = r.Input(t, "transaction.orders", "orders", None, (ref,), {}, replace=True)
     other = r.Input(t, "orders", "orders", {"staged": (9, 10)}, (), {})
@@ -212,3 +215,12 @@ def test_the_journal_refuses_a_replaced_table_with_another_input(shop):
     ):
         with pytest.raises(JournalError, match=reason):
             advance_all(standing, [begin, *inputs])
+
+
+def test_a_reload_that_is_amended_away_empties_nothing(shop):
+    shop.reload("orders", orders(1))
+    planner = Planner(shop._ready())
+    ref = r.StagedRef("journal/shop/x", b"x" * 16, 1, 1)
+    sealed = r.Input(1, "transaction.orders", "orders", None, (ref,), {}, replace=True)
+    assert planner.intake(sealed).replace
+    assert not planner.intake(msgspec.structs.replace(sealed, staged=())).replace

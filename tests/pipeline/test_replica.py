@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from tests.pipeline.shop import TEXT, rig_of, rows, run
 
-from strandline.connectors.source import Limits
-from strandline.errors import ReplayDivergedError, SourceGoneError, UsageError
+from strandline.errors import FencedError, ReplayDivergedError, SourceGoneError, UsageError
 from strandline.handles.store import Store
 from strandline.journal.next import Want
-from strandline.pipeline.compute import Computed, Intake, Work
-from strandline.pipeline.land import Landing
+from strandline.pipeline.auditor import Auditor
+from strandline.pipeline.compute import Computed, Work
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
@@ -144,45 +143,50 @@ def test_a_replica_whose_peer_committed_something_else_stops_itself(lab: Lab) ->
         wrong.close()
 
 
-def test_nobody_commits_what_a_peer_landed_otherwise(lab: Lab) -> None:
-    with new_store(lab) as one, new_store(lab) as other:
-        right = Replica(rig_of(one))
-        while right.standing.sealed is None:
-            right.step()
-        standing = right.standing
-        rig = rig_of(other)
-        wrong = Replica(replace(rig, computer=_lost_rows(other)))
-        landing = Landing(one, rig.timeline)
-        bound = {name: each.shard for name, each in standing.bindings.items()}
-        work = Work("shop", 0, standing.sealed.begin.now_ms, rig.program, _intakes(rig), bound)
-        landing.land(ArrowComputer(one).compute(work), bound, 0, standing.epoch)
-        with pytest.raises(ReplayDivergedError, match="collection orders is recorded"):
-            wrong.step()
-        assert right.step() == 0
-        assert right.standing.committed.settled(0)
-        for each in (right, wrong, landing):
+NEWER = {"engine": "another one"}
+
+
+def _newer(store: Store) -> Rig:
+    return replace(rig_of(store), computer=ArrowComputer(store, versions=NEWER))
+
+
+def test_other_versions_are_refused_until_they_are_promoted(lab: Lab) -> None:
+    with new_store(lab) as store:
+        first, other = Replica(rig_of(store)), Replica(_newer(store))
+        first.step()
+        for sealed in (False, True):
+            with pytest.raises(UsageError, match="this is engine another one"):
+                other.step()
+            assert (first.standing.sealed is not None) == sealed
+            first.step()
+        other.want(Want.PROMOTE)
+        while other.wants():
+            other.step()
+        assert (other.standing.epoch, other.standing.versions) == (2, NEWER)
+        run(other)
+        assert other.standing.next_t == 10
+        with pytest.raises(FencedError):
+            first.step()
+        restarted = Replica(rig_of(store))
+        with pytest.raises(UsageError, match="--read-only, or promote"):
+            restarted.step()
+        for each in (first, other, restarted):
             each.close()
 
 
-def _intakes(rig: Rig) -> tuple[Intake, ...]:
-    source = rig.sources["orders"]
-    taken = source.plan({}, Limits(10, None))
-    assert taken is not None
-    return (Intake("orders", "orders", tuple(source.splits(taken))),)
-
-
-def test_unequal_versions_note_the_difference_and_adopt_the_answer(lab: Lab) -> None:
-    with new_store(lab) as one, new_store(lab) as other:
-        wrong = Replica(replace(rig_of(other), computer=_lost_rows(other)))
-        newer = Meanwhile(one, wrong.step)
-        newer.versions = {"engine": "another one"}
-        right = Replica(replace(rig_of(one), computer=newer))
-        while wrong.standing.sealed is None:
-            wrong.step()
-        right.step()
-        assert any("endpoint orders" in each for each in right.noted)
-        right.close()
-        wrong.close()
+def test_other_versions_may_look_on(lab: Lab) -> None:
+    with new_store(lab) as store:
+        first, auditor = Replica(rig_of(store)), Auditor(_newer(store))
+        while first.standing.sealed is None:
+            first.step()
+        auditor.step()
+        run(first)
+        while auditor.step() == 0:
+            pass
+        assert auditor.verified == 10
+        assert auditor.noted == ()
+        first.close()
+        auditor.close()
 
 
 LARGER = TEXT.replace("amount > 10", "amount > 20")

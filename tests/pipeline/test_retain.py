@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tests.pipeline.shop import rig_of, run
 
+from strandline.connectors.sink import Delivered, Sink
 from strandline.errors import SinceError
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.next import Want
+from strandline.pipeline.place import Target
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
@@ -66,3 +69,24 @@ def test_the_last_commit_is_held_on_every_shard(lab: Lab) -> None:
         for bound in rig.journal.standing.bindings.values():
             hold = store.shard(bound.shard).state().holds[rig.timeline]
             assert (hold.since, hold.epoch) == (4, 1)
+
+
+def test_a_sink_that_was_removed_holds_nothing_after_the_next_checkpoint(lab: Lab) -> None:
+    with new_store(lab) as store:
+        rig = replace(rig_of(store), sinks=[Target("kept", "orders", {}, _never)])
+        replica = Replica(rig)
+        _run(replica, checkpoints=(2,))
+        shard = store.shard("shop.orders")
+        for name in ("sink.shop.kept", "sink.shop.removed", "sink.other.removed", "mine"):
+            shard.hold(name, 1)
+        _run(replica, checkpoints=(4,))
+        assert set(shard.state().holds) == {
+            rig.timeline,
+            "sink.shop.kept",
+            "sink.other.removed",
+            "mine",
+        }
+
+
+def _never(what: Delivered) -> Sink:
+    raise AssertionError(f"{what} is opened by a publisher, and there is none")

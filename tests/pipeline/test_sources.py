@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.connectors.push import PushSource
 from strandline.connectors.source import Ports
 from strandline.errors import UsageError
-from strandline.pipeline.sources import close_sources, open_sources, options_of, refuse_forgetful
+from strandline.pipeline.sources import close_sources, open_sources, options_of
 from strandline.system import SystemClock
-from strandline.testing.scripted_source import ScriptedSource, ScriptedTopic
 from strandline.views.parse import parse
 
 PORTS = Ports(SystemClock(), str)
@@ -39,17 +37,3 @@ def test_a_program_opens_one_source_for_each_table() -> None:
 def test_an_option_that_no_connector_knows_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="colour"):
         open_sources(parse(KEYED + "generator OPTIONS (colour 'red');"), PORTS)
-
-
-@pytest.mark.parametrize("option", ["onError 'fail'", "newColumns 'add'"])
-def test_what_is_not_built_yet_is_refused_by_name(option: str) -> None:
-    with pytest.raises(UsageError, match=f"table t: {option} is not built yet"):
-        open_sources(parse(KEYED + f"generator OPTIONS ({option});"), PORTS)
-
-
-def test_a_source_that_may_lose_sealed_rows_is_refused_unless_they_are_staged() -> None:
-    forgetful = ScriptedSource(ScriptedTopic(), replayable=False)
-    with pytest.raises(UsageError, match="table t: its source may lose rows"):
-        refuse_forgetful("t", forgetful)
-    refuse_forgetful("t", ScriptedSource(ScriptedTopic()))
-    refuse_forgetful("t", PushSource())

@@ -87,7 +87,7 @@ def test_s36_late_appends_of_an_old_generation_are_refused(lab: Lab) -> None:
         before = rows(new, "orders", t - 1)
         computed = ArrowComputer(old).compute(_work(second, rig_of(old), bound))
         with pytest.raises(FencedError):
-            landing.land(computed, bound, t, 1)
+            landing.land(computed, bound, t, 1, computed.digests())
         run(second)
         assert rows(new, "orders", t - 1) == before
         for each in (first, second, landing):

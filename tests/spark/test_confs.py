@@ -48,6 +48,7 @@ def test_progress_is_for_terminals_only():
 def test_only_a_local_master_listens_on_loopback_alone(master, alone):
     settings = at_start(master, terminal=False, log_config="x")
     assert ("spark.driver.bindAddress" in settings) == alone
+    assert ("spark.authenticate" in settings) == alone
 
 
 def test_the_users_settings_win_and_options_for_java_add_up():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,34 @@ def test_a_pipeline_runs_answers_and_replays_on_spark(spark, tmp_path):
             assert noted == [(), ()], "two engines computed the same"
 
 
+def test_a_table_that_gets_columns_is_the_same_on_both_engines(spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = f"""
+    CREATE TABLE t (id BIGINT, n BIGINT, PRIMARY KEY (id)) USING files
+      OPTIONS (path '{folder}', transaction 'file', newColumns 'add', sequenceBy 'n');
+    CREATE MATERIALIZED VIEW shares AS SELECT *, 10 / n AS share FROM t;
+    CREATE MATERIALIZED VIEW whole REFRESH FULL AS SELECT * FROM t;
+    """
+    (folder / "1.json").write_text('{"id": 1, "n": 1}\n{"id": 2, "n": 0}\n')
+    (folder / "2.json").write_text('{"id": 1, "n": 5, "note": "new"}\n{"id": 3, "n": 1, "f": 2}\n')
+    (folder / "3.json").write_text('{"id": 2, "n": 1, "f": 2.5}\n{"id": 3, "n": "x"}\n')
+    with strandline.open(str(tmp_path / "lake")) as store:
+        options = {"settings": SETTINGS, "engine": spark_engine(spark)}
+        with store.pipeline("shop", text, **options) as pipeline:
+            pipeline.run(until_idle=True)
+            # A whole number came first, so what is none is an error of the table.
+            rows = pipeline.query("SELECT id, n, note, f FROM t ORDER BY id").to_pylist()
+            assert [tuple(row.values()) for row in rows] == [
+                (1, 5, "new", None), (2, 0, None, None), (3, 1, None, 2)
+            ]  # fmt: skip
+            assert pipeline.collection("t_errors").snapshot().to_arrow().num_rows == 2
+            assert pipeline.view("whole").schema.names == ["id", "n"]
+            assert [each.noted for each in pipeline.replay()] == [()] * 3
+        with store.pipeline("shop", engine=arrow_engine) as other:
+            assert [each.noted for each in other.replay()] == [()] * 3
+
+
 def test_x09_nothing_of_spark_listens_beyond_loopback(spark):
     spark.range(10).count()
     listening = {
@@ -54,6 +83,21 @@ def test_x09_nothing_of_spark_listens_beyond_loopback(spark):
     loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
     assert listening <= loopback
     assert spark.conf.get("spark.ui.enabled") == "false"
+
+
+def test_x09_nobody_speaks_to_the_driver_without_its_secret(spark):
+    """What is no handshake is answered with a refusal, whatever it asks for."""
+    body = b"strandline"
+    request = b"\x03" + (7).to_bytes(8) + len(body).to_bytes(4) + body
+    with socket.create_connection(
+        ("127.0.0.1", int(spark.conf.get("spark.driver.port"))), 60
+    ) as to:
+        to.sendall((8 + len(request)).to_bytes(8) + request)
+        answer = to.makefile("rb").read(8 + 1 + 8 + 4 + 120)
+    assert b"SaslMessage" in answer or b"SASL" in answer
+    # It was drawn for this session, and nobody can ask for it.
+    assert spark.conf.get("spark.authenticate") == "true"
+    assert "spark.authenticate.secret" not in dict(spark.conf.getAll)
 
 
 def _inodes() -> set[str]:

@@ -42,6 +42,7 @@ class Transactions:
     computer: Computer
     time: int = 0
     offset: int = 0
+    clock: int = 1_700_000_000_000
     writers: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class Transactions:
         return Work(
             PIPELINE,
             self.time,
-            1_700_000_000_000 + self.time,
+            self.clock + self.time,
             self.program,
             intakes,
             {each.name: each.shard for each in self.collections},
@@ -89,6 +90,7 @@ class Transactions:
         expected = self.reference.compute(self.work(*intakes, builds=builds))
         found = self.computer.compute(self.work(*intakes, builds=builds))
         assert found.inputs == expected.inputs
+        assert found.undecoded == expected.undecoded
         mine, theirs = found.digests(), expected.digests()
         differ = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
         assert not differ, [(name, _shown(found, name), _shown(expected, name)) for name in differ]

@@ -7,7 +7,7 @@ from strandline.testing.cases import CASES
 from strandline.testing.mutants import catch
 
 SLICE = [
-    "reload_emits_everything",
+    "reload_adds",
     "truncation_forgets_later_rows",
 ]
 

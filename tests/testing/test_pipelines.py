@@ -10,6 +10,7 @@ from strandline.testing.pipelines import (
     SETTINGS,
     TEXT,
     Shop,
+    amender,
     feeder,
     keeper,
     promoter,
@@ -69,6 +70,14 @@ def test_a_shopper_keeps_its_word_and_what_it_staged() -> None:
     handles = _asked(world, lambda store: Handles(store.env, NAME).all())
     assert shop.promised <= shop.asked <= shop.inserted.keys()
     assert {each.id for each in handles} & shop.inserted.keys()
+
+
+def test_an_amender_replaces_what_is_sealed_and_positions_move_past_it() -> None:
+    shop = Shop()
+    world = _ran(6, shop, feeder(shop), replica(shop), amender(), faults_ms=2_000)
+    standing = _asked(world, lambda store: Journal(store.env, NAME).refresh())
+    assert world.sim.seen["a transaction was amended"]
+    assert taken_all(shop, standing)
 
 
 def test_a_rig_is_of_the_program_that_is_asked_for() -> None:

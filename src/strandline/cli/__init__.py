@@ -7,7 +7,7 @@ doctor           shell  whether this machine and a store's folder are fit for wo
 escape           pure   text that may be shown on a terminal, whatever it holds
 facts            pure   what a shard's state says about it, as documents with stable names
 holding          pure   who holds a shard back, and what bounds its since
-inserting        shell  the verbs of explicit transactions: begin, insert, commit, abort
+inserting        shell  the verbs of transactions: begin, insert, commit, abort, amend
 looking          shell  the verbs that only look: shards, show, history, holds
 main             shell  the verbs, their options, and what comes of errors
 opening          shell  opens stores and shards for one verb, and says what to try next

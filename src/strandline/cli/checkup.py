@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from strandline.cli.render import number, size, span
+from strandline.model.ids import printable
 
 _REMOTE = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "gluster", "lustre")
 _FEW_FILES = 1024
@@ -45,6 +47,23 @@ def optional_finding(what: str, found: str, trouble: str | None) -> Finding:
     if trouble is None:
         return Finding("ok", what, found)
     return Finding("warn", what, found, f"to use Spark: {trouble}")
+
+
+def spark_finding(defaults: str | None) -> Finding:
+    """Whether Spark's own traffic is authenticated, by the settings of its launchers (X9)."""
+    settings = {}
+    for line in (defaults or "").splitlines():
+        name, _, value = line.strip().replace("=", " ", 1).replace("\t", " ").partition(" ")
+        settings[name] = value.strip()
+    master = settings.get("spark.master", "local")
+    if re.fullmatch(r"local(\[.*\])?", master):
+        return Finding("ok", "spark's traffic", "this machine: loopback, with a secret of its own")
+    if settings.get("spark.authenticate") == "true":
+        return Finding("ok", "spark's traffic", f"authenticated, to {printable(master)}")
+    return Finding(
+        "warn", "spark's traffic", f"anybody may speak to {printable(master)} and its workers",
+        "set spark.authenticate and spark.authenticate.secret there, see docs/clusters.md",
+    )  # fmt: skip
 
 
 def files_finding(soft: int, hard: int) -> Finding:

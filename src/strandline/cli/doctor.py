@@ -30,9 +30,11 @@ from strandline.cli.checkup import (
     optional_finding,
     package_finding,
     space_finding,
+    spark_finding,
     sqlite_finding,
 )
 from strandline.cli.render import Column, shown, table
+from strandline.config import spark_defaults
 from strandline.errors import StrandlineError
 from strandline.heart import OutsideHeart
 from strandline.shard.pulse import KEY_PREFIX, decode_pulse, slot_of
@@ -93,6 +95,7 @@ def _spark() -> list[Finding]:
     return [
         optional_finding("pyspark", pyspark or "not installed", pyspark_trouble(pyspark)),
         optional_finding("java", java_found, java_trouble(java)),
+        spark_finding(spark_defaults()),
     ]
 
 

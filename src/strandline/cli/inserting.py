@@ -1,8 +1,9 @@
-"""The verbs of explicit transactions: begin, insert, commit, abort."""
+"""The verbs of transactions: begin, insert, commit and abort explicit ones; amend a sealed one."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from strandline.cli.pipelines import pipeline_of
 from strandline.cli.render import counted, shown
 from strandline.errors import NotFoundError, UsageError
+from strandline.model.ids import printable
 from strandline.pipeline.rows import json_rows
 
 if TYPE_CHECKING:
@@ -66,6 +68,58 @@ def abort_transaction(url: str, name: str | None, handle: str, out: Output) -> N
     with pipeline_of(url, name) as pipeline:
         pipeline.transaction(handle).abort()
     out.answer({"transaction": handle, "aborted": True}, shown(f"{handle} is aborted"))
+
+
+@dataclass(frozen=True, slots=True)
+class Amending:
+    """What is amended, in the words of the command line."""
+
+    t: int
+    endpoint: str
+    reason: str
+    take: tuple[str, ...] = ()
+    file: str | None = None
+    empty: bool = False
+
+    def ranges(self) -> dict[str, tuple[int, int]] | None:
+        return dict(_range(each) for each in self.take) or None
+
+
+def amend_transaction(url: str, name: str | None, wanted: Amending, out: Output) -> None:
+    with pipeline_of(url, name) as pipeline:
+        rows = None
+        if wanted.file is not None:
+            table = pipeline.fed_by(wanted.endpoint)
+            rows = json_rows([line for piece in _pieces(wanted.file) for line in piece], table)
+        ranges = wanted.ranges()
+        pipeline.amend(
+            wanted.t,
+            wanted.endpoint,
+            reason=wanted.reason,
+            take=ranges,
+            rows=rows,
+            empty=wanted.empty,
+        )
+    document: dict[str, object] = {
+        "pipeline": pipeline.name,
+        "time": wanted.t,
+        "endpoint": wanted.endpoint,
+        "take": ranges,
+        "rows": None if rows is None else rows.num_rows,
+    }
+    told = "nothing" if rows is None else counted(rows.num_rows, "row")
+    told = told if ranges is None else f"a part of it, {', '.join(wanted.take)},"
+    said = f"{wanted.t} reads {told} in place of what was sealed from {wanted.endpoint}"
+    out.answer(document, shown(said))
+
+
+def _range(text: str) -> tuple[str, tuple[int, int]]:
+    """`PARTITION:START:STOP`; a partition's name may have colons of its own."""
+    partition, _, rest = text.rpartition(":")
+    partition, _, first = partition.rpartition(":")
+    if not (partition and first.isdecimal() and rest.isdecimal()):
+        raise UsageError(f"{printable(text)} is no range: write PARTITION:START:STOP")
+    return partition, (int(first), int(rest))
 
 
 def _pieces(file: str) -> Iterator[list[bytes]]:

@@ -126,7 +126,7 @@ def history_table(transactions: Sequence[Mapping[str, object]]) -> Stack:
             str(each["instant"]),
             f"{each['took_ms']} ms",
             number(each["rows"]),
-            _changes(each["changes"]),
+            _changes(each["changes"]) + _amended(each["amended"]),
         )
         for each in transactions
     ]
@@ -137,6 +137,11 @@ def history_table(transactions: Sequence[Mapping[str, object]]) -> Stack:
 def _changes(changes: object) -> str:
     found = changes if isinstance(changes, dict) else {}
     return ", ".join(f"{name} {signed(count)}" for name, count in sorted(found.items()))
+
+
+def _amended(reasons: object) -> str:
+    found = reasons if isinstance(reasons, dict) else {}
+    return "".join(f"; {name} amended: {reason}" for name, reason in sorted(found.items()))
 
 
 def _state(document: Mapping[str, object]) -> Text:

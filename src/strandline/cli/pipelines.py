@@ -14,7 +14,9 @@ from strandline.cli.pipeline_tables import history_table, status_tables, summary
 from strandline.cli.tables import rows_table
 from strandline.errors import NotFoundError, UsageError
 from strandline.pipeline.documents import status_document, summary_document
+from strandline.pipeline.presence import SILENT
 from strandline.pipeline.states import State
+from strandline.store.locate import who_writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,8 +110,16 @@ def _documents(
     for each in store.pipelines() if name is None else [chosen(store, name)]:
         if each not in opened_before:
             opened_before[each] = store.pipeline(each)
-        found.append(status_document(opened_before[each].status()))
+        found.append(_explained(store, status_document(opened_before[each].status())))
     return found
+
+
+def _explained(store: Store, document: Document) -> Document:
+    """Why nobody says anything, if it is that nobody can: a stopped process holds the store."""
+    held = who_writes(store.url) if document["state"] == SILENT else None
+    if held is not None and held.stopped:
+        document["cause"] = f"{document['cause']}: nobody can write to the store, because {held}"
+    return document
 
 
 def show_transactions(url: str, name: str, limit: int, out: Output) -> None:

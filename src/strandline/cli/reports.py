@@ -58,6 +58,7 @@ def fsck_document(report: Report) -> Document:
         "sound": report.sound,
         "deep": report.deep,
         "shards": report.shards,
+        "journals": report.journals,
         "objects": report.objects,
         "bytes": report.object_bytes,
         "findings": [
@@ -104,7 +105,8 @@ def _finding_lines(finding: Finding) -> list[Text]:
 def _verdict(report: Report) -> Text:
     depth = "every object read" if report.deep else "sizes compared; --deep reads every object"
     looked = (
-        f"{counted(report.shards, 'shard')}, {counted(report.objects, 'object')}, "
+        f"{counted(report.shards, 'shard')}, {counted(report.journals, 'journal')}, "
+        f"{counted(report.objects, 'object')}, "
         f"{size(report.object_bytes)}; {depth}"
     )
     damage = len(report.of(Severity.DAMAGE))

@@ -8,6 +8,7 @@ from strandline.cli.facts import Document, retention_text, shard_facts
 from strandline.cli.opening import opened, sight_of
 from strandline.cli.render import shown
 from strandline.cli.reports import compaction_table, fsck_document, fsck_lines
+from strandline.journal.fsck import fsck_journals
 from strandline.upkeep.fsck import fsck
 
 if TYPE_CHECKING:
@@ -64,5 +65,7 @@ def check_store(url: str, name: str | None, out: Output, *, deep: bool, repair: 
         # A name that does not exist is a mistake in the command, and no damage.
         names = None if name is None else [store.shard(name).name]
         found = fsck(store.env, store.leases, names, deep=deep, repair=repair, report=report)
+        if names is None:
+            fsck_journals(store.env, found, repair=repair, progress=report)
     out.answer({"store": store.url, **fsck_document(found)}, fsck_lines(found))
     return not found.sound

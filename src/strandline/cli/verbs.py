@@ -20,7 +20,8 @@ from strandline.cli.options import (
 from strandline.cli.output import Output
 
 transactions = typer.Typer(
-    help="Begin, fill, commit or abort an explicit transaction.", no_args_is_help=True
+    help="Begin, fill, commit or abort an explicit transaction; amend a sealed one.",
+    no_args_is_help=True,
 )
 File = Annotated[
     Path, typer.Argument(help="The program: SQL.", metavar="FILE.sql", exists=True, dir_okay=False)
@@ -312,6 +313,30 @@ def abort(store: Store, handle: Handle, name: PipelineName = None, json: Json = 
     from strandline.cli.inserting import abort_transaction
 
     abort_transaction(store, name, handle, Output(as_json=json))
+
+
+@transactions.command()
+def amend(
+    store: Store,
+    t: Annotated[int, typer.Argument(help="The time that is sealed.", metavar="T", min=0)],
+    endpoint: Annotated[str, typer.Argument(help="Whose rows are gone.", metavar="ENDPOINT")],
+    reason: Annotated[str, typer.Option(help="Why; on record for ever.")],
+    take: Annotated[
+        list[str] | None,
+        typer.Option(help="Read this of what was sealed.", metavar="PARTITION:START:STOP"),
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Read these: JSON, one row a line; - is standard input.")
+    ] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Read nothing.")] = False,
+    name: PipelineName = None,
+    json: Json = False,
+) -> None:
+    """Replace what a sealed transaction can't read any more."""
+    from strandline.cli.inserting import Amending, amend_transaction
+
+    wanted = Amending(t, endpoint, reason, tuple(take or ()), rows, empty)
+    amend_transaction(store, name, wanted, Output(as_json=json))
 
 
 def add_verbs(app: typer.Typer) -> None:

@@ -16,8 +16,9 @@
 Debezium's messages may be wrapped as `{"schema": …, "payload": …}`. A `sequenceBy` column is
 filled from `source`, else from the message itself, else from the row, so that deletions have
 their place, too. A value that says `__debezium_unavailable_value` keeps what the row has: the
-column is named in `keep`. Fields without a column are `fresh`, with the type that they seem to
-have, where the table adds new columns; else they are ignored.
+column is named in `keep`. Fields without a column are `fresh` where the table adds new columns,
+with the type that the message's schema says, else the one that they seem to have; elsewhere they
+are ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from strandline.connectors.formats import Refused, json_of, parser
 from strandline.connectors.values import python_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from strandline.connectors.reading import Reading
 
@@ -46,6 +47,16 @@ _UNAVAILABLE_FORMS = {
 }
 _DELETES = "deletes"
 _Raws = dict[str, msgspec.Raw]
+_NO_TYPES: Mapping[str, pa.DataType] = {}
+_CONNECT = {
+    "boolean": pa.bool_(),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), pa.int64()),
+    **dict.fromkeys(("float", "double", "float32", "float64"), pa.float64()),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+"""The types of Kafka Connect, which messages with a schema name. Times and decimals are what they
+are written as: whoever wants them otherwise declares the column."""
 
 
 @dataclass(slots=True)
@@ -78,6 +89,7 @@ class Envelope:
         # Mended messages are JSON, whatever they were.
         self._parse_mended: Callable[[bytes], Any] = msgspec.json.Decoder(lax).decode
         self._as_json = json_of(self.reading)
+        self._schema: tuple[bytes, Mapping[str, pa.DataType]] = (b"", _NO_TYPES)
         self._mends = not csv and (add or self.reading.envelope == "debezium")
         if csv and add:
             known = {*self.reading.schema.names, "_delete"}
@@ -102,27 +114,39 @@ class Envelope:
         if self.reading.envelope != "debezium":
             return self._parse_mended(msgspec.json.encode(self._fitting(whole, keep))), ()
         wrapped = "payload" in whole
+        types = self._types(whole.get("schema")) if wrapped else {}
         inner = msgspec.json.decode(whole["payload"], type=_Raws | None) if wrapped else whole
         for side, kept in (("after", keep), ("before", [])):
             row = msgspec.json.decode((inner or {}).get(side, b"null"), type=_Raws | None)
             if inner is not None and row is not None:
-                inner[side] = msgspec.Raw(msgspec.json.encode(self._fitting(row, kept)))
+                inner[side] = msgspec.Raw(msgspec.json.encode(self._fitting(row, kept, types)))
         return self._parse_mended(msgspec.json.encode(inner)), tuple(keep)
 
-    def _fitting(self, row: _Raws, keep: list[str]) -> _Raws:
+    def _fitting(
+        self, row: _Raws, keep: list[str], types: Mapping[str, pa.DataType] = _NO_TYPES
+    ) -> _Raws:
         fitting = {}
         for name, raw in row.items():
             written = bytes(raw)
             if name not in self.reading.schema.names and name != "_delete":
-                self._note_fresh(name, written)
+                self._note_fresh(name, types.get(name) or _seeming(written))
             elif self.reading.envelope == "debezium" and written in _UNAVAILABLE_FORMS:
                 keep.append(name)
             else:
                 fitting[name] = raw
         return fitting
 
-    def _note_fresh(self, name: str, written: bytes) -> None:
-        kind = _seeming(written)
+    def _types(self, schema: msgspec.Raw | None) -> Mapping[str, pa.DataType]:
+        """The types of the fields of `after`, by the schema that a message carries; messages that
+        follow each other carry the same."""
+        if schema is None or self.reading.new_columns != "add":
+            return _NO_TYPES
+        written = bytes(schema)
+        if self._schema[0] != written:
+            self._schema = (written, _declared_types(written))
+        return self._schema[1]
+
+    def _note_fresh(self, name: str, kind: pa.DataType | None) -> None:
         if kind is None or name.startswith("_") or self.reading.new_columns != "add":
             return
         known = self.fresh.setdefault(name, kind)
@@ -188,6 +212,29 @@ def _message(reading: Reading, *, forbid: bool) -> Any:  # noqa: ANN401 - a type
     message = msgspec.defstruct("Message", fields, rename=rename, gc=False, frozen=True)
     whole = [*fields, ("payload", message | None, None)]
     return msgspec.defstruct("Wrapped", whole, rename=rename, gc=False, frozen=True)
+
+
+class _Field(msgspec.Struct):
+    """What is used of a field of a schema of Kafka Connect."""
+
+    type: str = ""
+    field: str = ""
+    fields: list[_Field] = []
+
+
+def _declared_types(schema: bytes) -> dict[str, pa.DataType]:
+    """The types of the fields of `after`, as far as there are any that a column can have."""
+    try:
+        whole = msgspec.json.decode(schema, type=_Field | None)
+    except msgspec.DecodeError:
+        return {}
+    rows = [] if whole is None else [each for each in whole.fields if each.field == "after"]
+    return {
+        each.field: _CONNECT[each.type]
+        for row in rows
+        for each in row.fields
+        if each.type in _CONNECT
+    }
 
 
 def _seeming(written: bytes) -> pa.DataType | None:

@@ -1,11 +1,12 @@
 """New files in a folder: JSON lines, CSV, Parquet, Avro. Each is taken whole, and once.
 
-    option     default  meaning
-    ---------  -------  -------------------------------------------------------------------
-    path                the folder; folders in it are looked into
-    format     json     json, csv, parquet or avro
-    suffix     any      how names end; others are passed over
-    csv.*               see `reading`
+    option       default  meaning
+    -----------  -------  -------------------------------------------------------------------
+    path                  the folder; folders in it are looked into
+    format       json     json, csv, parquet or avro
+    suffix       any      how names end; others are passed over
+    transaction           `file`: each file is a transaction of its own, begun when it is there
+    csv.*                 see `reading`
 
 Files are taken in the order of their paths. A name that begins with `_` or `.`, or ends with
 `.tmp`, is not there yet: write a file under such a name, then rename it. What was taken is known
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 NAME = "files"
 BATCH_ROWS = 10_000
 
-_OPTIONS = ("path", "format", "suffix")
+_OPTIONS = ("path", "format", "suffix", "transaction")
 _READ_OPTIONS = ("path", "format", "csv.delimiter", "csv.columns")
 
 
@@ -70,6 +71,12 @@ class Files:
             raise UsageError(
                 f"files of format {printable(kind)} can't be read: {', '.join(FORMATS)}"
             )
+        if options.get("transaction", "file") != "file":
+            raise UsageError(
+                f"option transaction is {printable(options['transaction'])}: files know 'file', or "
+                "leave it out"
+            )
+        self.initiates = "transaction" in options
         self._folder = Path(required(NAME, options, "path"))
         self._suffix = options.get("suffix", "")
         self._options = {name: options[name] for name in _READ_OPTIONS if name in options}
@@ -86,7 +93,8 @@ class Files:
         for path, size in self._listed():
             if path in taken or not size:
                 continue
-            if parts and ((room is not None and size > room) or len(parts) == limits.rows):
+            full = (room is not None and size > room) or len(parts) == limits.rows
+            if parts and (full or self.initiates):
                 break
             seen = self._look(path)
             parts[f"{path}@{seen.digest}"] = (0, seen.size)

@@ -12,7 +12,7 @@ in all rows but errors, and beside them
                                  else its key columns, else its place. A good row carries the id of
                                  the error that it heals
     `_error`       string        why there is no row; null for good rows
-    `_raw`         binary        the value that could not be decoded
+    `_raw`         binary        the value that could not be decoded, or its first `KEPT_MAX` bytes
 
 The order of a key's rows is `sequenceBy`, then `_partition`, then `_offset`, everywhere, and so is
 that of truncations. Without `sequenceBy`, of the rows of one transaction those come before it that
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from strandline.connectors.reading import Reading
 
 ORDER = "_order"
+VALUE_MAX = 64 * 1024 * 1024
+"""A value of more bytes is no row: nobody fills our memory with what it becomes (X11)."""
+KEPT_MAX = 1024 * 1024
+"""So many bytes are kept of a value that could not be decoded."""
 OURS = (
     pa.field("_delete", pa.bool_(), nullable=False),
     pa.field("_truncate", pa.bool_(), nullable=False),
@@ -170,6 +174,9 @@ def _decoded(
 def _events(values: Sequence[bytes | None], envelope: Envelope) -> _Found:
     found = _Found([], [], {})
     for place, value in enumerate(values):
+        if value is not None and len(value) > VALUE_MAX:
+            found.refused[place] = f"it has {len(value)} bytes, and {VALUE_MAX} are taken"
+            continue
         try:
             message, keep = (None, ()) if value is None else envelope.parse(value)
         except REFUSALS as error:
@@ -277,7 +284,7 @@ def _assembled(
         "_partition": taken[layout.PARTITION],
         "_offset": taken[layout.OFFSET],
         "_error": errors,
-        "_raw": pc.if_else(wrong, taken[layout.VALUE], None),
+        "_raw": pc.binary_slice(pc.if_else(wrong, taken[layout.VALUE], None), 0, KEPT_MAX),
     }
     padded = [
         pa.chunked_array([*each.chunks, pa.nulls(extra, each.type)], each.type)

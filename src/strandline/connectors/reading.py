@@ -7,6 +7,8 @@ envelope          append upsert debezium              what a row means
 onError           collect fail                        what becomes of values that can't be
                                                       decoded: error rows, or the end of it
 sequenceBy        columns                             which of a key's rows is the last
+keepDeleted       7d, 12h, 30m, 45s, forever          for how long the order of deleted keys is
+                                                      kept, so that nothing late brings them back
 newColumns        ignore add                          fields that the table has no column for
 numberUnit        s ms us ns                          of numbers that are timestamps
 decimals          text base64                         how decimals are written
@@ -18,6 +20,7 @@ avro.framing      none confluent                      whether five bytes precede
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,7 +46,7 @@ _CHOICES = {
     "avro.framing": ("none", "confluent"),
     "onError": ("collect", "fail"),
 }
-_WORDS = ("sequenceBy", "csv.delimiter", "csv.columns", "avro.schema")
+_WORDS = ("sequenceBy", "keepDeleted", "csv.delimiter", "csv.columns", "avro.schema")
 OPTIONS = (*_CHOICES, *_WORDS)
 """Every option that is about rows; all others are the connector's."""
 
@@ -66,6 +69,8 @@ class Reading:
     framing: str = "none"
     fails: bool = False
     """Whether an error row stops the pipeline; decoding itself never does."""
+    keep_deleted_ms: int | None = None
+    """For how long the order of deleted keys is kept; `None`: for ever."""
 
     @property
     def keyed(self) -> bool:
@@ -89,8 +94,9 @@ def reading(schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str])
         options.get("avro.schema", ""),
         options.get("avro.framing", "none"),
         options.get("onError") == "fail",
+        _period_ms(options.get("keepDeleted", "7d")),
     )
-    if wrong := [*_wrong_choices(options), *_wrong_together(made)]:
+    if wrong := [*_wrong_choices(options), *_wrong_period(options), *_wrong_together(made)]:
         raise UsageError("; ".join(wrong))
     return made
 
@@ -102,6 +108,26 @@ def names(text: str) -> tuple[str, ...]:
     ('lsn', 'ts_ms')
     """
     return tuple(name for each in text.split(",") if (name := each.strip()))
+
+
+_PERIOD = re.compile(r"([0-9]{1,9})([smhd])")
+_PERIODS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _period_ms(text: str) -> int | None:
+    found = _PERIOD.fullmatch(text)
+    return None if found is None else int(found[1]) * _PERIODS_MS[found[2]]
+
+
+def _wrong_period(options: Mapping[str, str]) -> list[str]:
+    text = options.get("keepDeleted")
+    if text is None:
+        return []
+    if text != "forever" and _period_ms(text) is None:
+        return [f"keepDeleted {printable(text)} is no period: write 7d, 12h, 30m, 45s or forever"]
+    if not options.get("sequenceBy"):
+        return ["keepDeleted means nothing without sequenceBy: leave it out"]
+    return []
 
 
 def _wrong_choices(options: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 import pyarrow as pa
@@ -91,11 +91,39 @@ Fetch = Callable[[Split, ResolveSecret], Iterator[pa.RecordBatch]]
 """The rows of a split, in the layout of `raw`."""
 
 
+@runtime_checkable
+class Initiating(Protocol):
+    """A source that may say itself where a transaction ends."""
+
+    initiates: bool
+    """Whether what it plans is a transaction, whole and no more: nothing waits to join it."""
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A source whose rows go unless somebody holds them, and that can be told to."""
+
+    def secure(self, taken: Range) -> None:
+        """See to it that what is about to be sealed stays until it is acknowledged.
+
+        `ConflictError`: something of it went since it was planned; plan again.
+        """
+        ...
+
+
 class Changes(Protocol):
-    """What the shard source needs of a shard: `ingest` implements it, `connectors` knows none."""
+    """What the shard source needs of a shard; `connectors` knows none."""
 
     def schema(self) -> pa.Schema:
         """The shard's columns."""
+        ...
+
+    def key(self) -> tuple[str, ...]:
+        """The shard's key, if it has one."""
+        ...
+
+    def identity(self) -> int:
+        """A number that stands for the shard's id."""
         ...
 
     def since(self) -> int:
@@ -107,12 +135,27 @@ class Changes(Protocol):
         """Every time below it is settled."""
         ...
 
-    def changes(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The consolidated updates at times in `[start, stop)`: columns, `_time` and `_diff`."""
+    def filled(self) -> int:
+        """The same, but no further than there is something."""
+        ...
+
+    def admit(self, start: int, stop: int, rows: int) -> int:
+        """How far from `start` towards `stop` there are about so many updates: one time at
+        least."""
+        ...
+
+    def changes(self, start: int, stop: int) -> Iterator[pa.Table]:
+        """The consolidated updates at times in `[start, stop)`: columns, `_time` and `_diff`;
+        from 0 on, what there is as of `stop - 1`."""
         ...
 
     def hold(self, since: int) -> None:
-        """Keep history from `since` on, durably, whoever else lets it go."""
+        """Keep history from `since` on, durably, whoever else lets it go; once this is done, it
+        only moves by `move_hold`. `SinceError` if it is too late."""
+        ...
+
+    def move_hold(self, since: int) -> None:
+        """Let history before `since` go; does nothing where none is held."""
         ...
 
 

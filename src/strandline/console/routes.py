@@ -13,6 +13,8 @@
     GET   /v1/pipelines/NAME/transactions/ID                how it stands
     POST  /v1/pipelines/NAME/transactions/ID/tables/TABLE/rows?chunk=0     JSON rows, one a line
     POST  /v1/pipelines/NAME/transactions/ID/commit, …/abort
+    POST  /v1/pipelines/NAME/amend                          replaces what a sealed transaction can't
+                                                            read any more: see `Amendment`
     GET   /metrics                                          for Prometheus
 
 Errors are `{"error": kind, "message": sentence}`. 503 says that the same may be sent again.
@@ -88,6 +90,17 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sql: str
     as_of: int | None = None
+
+
+class Amendment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is read in place of a sealed range, as it is sent: one of `take`, `rows` and `empty`."""
+
+    time: int
+    endpoint: str
+    reason: str
+    take: dict[str, tuple[int, int]] | None = None
+    rows: list[msgspec.Raw] | None = None
+    empty: bool = False
 
 
 class Sent:
@@ -190,6 +203,27 @@ class Api:
         self._serving.pipeline(sent.path["name"]).transaction(sent.path["id"]).abort()
         return {"aborted": True}
 
+    def amend(self, sent: Sent) -> Document:
+        try:
+            told = msgspec.json.decode(sent.body, type=Amendment)
+        except msgspec.DecodeError as error:
+            raise UsageError(
+                f'send {{"time": …, "endpoint": …, "reason": …, "take": …}}: {error}'
+            ) from error
+        pipeline = self._serving.pipeline(sent.path["name"])
+        rows = None
+        if told.rows is not None:
+            rows = json_rows([bytes(each) for each in told.rows], pipeline.fed_by(told.endpoint))
+        pipeline.amend(
+            told.time,
+            told.endpoint,
+            reason=told.reason,
+            take=told.take,
+            rows=rows,
+            empty=told.empty,
+        )
+        return {"amended": True, "time": told.time, "endpoint": told.endpoint}
+
     def metrics(self, _: Sent) -> bytes:
         found = [self._serving.pipeline(name).status() for name in self._serving.names()]
         return exposition(self._serving.store.env.metrics.registry, found)
@@ -247,6 +281,7 @@ def application(serving: Serving, guard: Guard) -> Starlette:
             route("POST", transaction + "/tables/{table}/rows", api.insert),
             route("POST", transaction + "/commit", api.commit),
             route("POST", transaction + "/abort", api.abort),
+            route("POST", one + "/amend", api.amend),
             route("GET", "/metrics", api.metrics),
         ],
         middleware=[Middleware(Door, guard=guard, now_ms=serving.store.env.clock.monotonic_ms)],

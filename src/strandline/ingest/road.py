@@ -2,7 +2,8 @@
 
 A road looks old rows of touched keys up as of the time before the interval, takes the difference
 and appends it. Who loses the race compares: what is settled must be what it computed, by digest,
-or two replicas disagree and this one stops. Spark's road is for more rows than one process takes.
+or two replicas disagree and this one stops. A road of your own may compute elsewhere (`Options`);
+for more rows than one process takes there are pipelines.
 """
 
 from __future__ import annotations

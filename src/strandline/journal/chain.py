@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 
 from strandline.errors import CorruptionError, JournalError, NewerFormatError, invariant
-from strandline.journal.record import FORM, KINDS, RECORDS, Record, StagedRef, lsn_text
+from strandline.journal.record import FORM, KINDS, OLDEST_FORM, RECORDS, Record, StagedRef, lsn_text
 from strandline.model.ids import SeqNo, printable
 from strandline.parts.envelope import decoded, seal, unseal
 
@@ -193,6 +193,11 @@ def _check_form(form: int, what: str) -> None:
         raise NewerFormatError(
             f"{what} has records of form {form}, this version reads up to {FORM}: "
             "upgrade Strandline"
+        )
+    if form < OLDEST_FORM:
+        raise JournalError(
+            f"{what} has records of form {form}, this version reads {OLDEST_FORM} and later: "
+            "finish with the version that wrote it, and run the program under another name"
         )
 
 

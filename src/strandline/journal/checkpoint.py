@@ -27,12 +27,12 @@ from strandline.errors import (
     SinceError,
     invariant,
 )
-from strandline.journal.record import Amend, Begin, Checkpoint, Input, Program, Promote, Record
+from strandline.journal.record import Begin, Checkpoint, Program, Promote, Record, refs_of
 from strandline.journal.staging import load_snapshot, numbered, put_snapshot
 from strandline.journal.standing import KEPT, Standing, advance
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from strandline.journal.log import Journal, Lost
     from strandline.model.frontier import Time
@@ -197,7 +197,7 @@ class Checkpoints:
         return count
 
     def _let_go(self, record: Record) -> int:
-        return sum(self._delete(key) for key in staged_keys(record))
+        return sum(self._delete(ref.key) for ref in refs_of(record))
 
     def _sweep(self, first: int) -> int:
         found = numbered(self._env, self._journal.pipeline)
@@ -205,11 +205,3 @@ class Checkpoints:
 
     def _delete(self, key: str) -> int:
         return int(self._env.patient(lambda: self._env.blob.delete(key)))
-
-
-def staged_keys(record: Record) -> Iterator[str]:
-    """The staged payloads that a record refers to."""
-    if isinstance(record, (Input, Amend)):
-        yield from (ref.key for ref in record.staged)
-    elif isinstance(record, Program) and record.staged is not None:
-        yield record.staged.key

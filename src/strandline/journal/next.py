@@ -1,42 +1,50 @@
 """What a replica does next: one table, and nothing else decides it (S93). Pure.
 
-The last records of a journal leave it in one of four phases:
+The last records of a journal leave it in one of five phases:
 
     empty     there is no record
     open      BEGIN or INPUT is last: nobody writes that, so the journal is torn
-    sealed    a transaction is sealed and not committed, whatever came after its SEAL
+    sealed    a transaction is sealed and has no answer, whatever came after its SEAL
+    answered  what it is is on record: it is landed as that, or not at all
     between   all else: COMMIT, CHECKPOINT, PROMOTE, … and nothing is sealed
 
 A replica stands to it by its epoch: it has not joined any yet, or the journal's is newer than
 its own (it is fenced), the same, or older, which can't be. Who writes also says what it is
-after: its program is the journal's or another one, it is to promote it, or a checkpoint is due.
-A read-only replica writes nothing, so nothing can fence it.
+after: its program is the journal's or another one, it is to promote it, or a checkpoint is due;
+and the versions it runs are those of the epoch or others. A read-only replica writes nothing,
+so nothing can fence it.
 
-    phase    epoch              same      other         promote   checkpoint      read-only
-    -------  -----------------  --------  ------------  --------  --------------  -----------------
-    empty    not joined         Found     Found         Found     Found           Wait
-    empty    joined             Regressed, for all
-    open     any                Torn, for all
-    between  not joined, same   Plan      WrongProgram  Promote   TakeCheckpoint  Verify or Shadow
-    sealed   not joined, same   Compute   WrongProgram  Compute   Compute         Verify or Shadow
-    both     mine is older      Fenced    Fenced        Fenced    Fenced          Verify or Shadow
-    both     mine is newer      Regressed, for all
+    phase     epoch             same     program       versions       promote  checkpoint
+    --------  ----------------  -------  ------------  -------------  -------  --------------
+    empty     not joined        Found    Found         Found          Found    Found
+    empty     joined            Regressed, for all
+    open      any               Torn, for all
+    between   not joined, same  Plan     WrongProgram  WrongVersions  Promote  TakeCheckpoint
+    sealed    not joined, same  Compute  WrongProgram  WrongVersions  Compute  Compute
+    answered  not joined, same  Compute  WrongProgram  WrongVersions  Compute  Compute
+    these 3   mine is older     Fenced, for all
+    these 3   mine is newer     Regressed, for all
 
-What is sealed is computed under the program that it was sealed under, so a promoter completes
-it first (S74), and a checkpoint waits for its commit (S64). `Verify` and `Shadow` become `Wait`
-where everything that is committed was looked at.
+Who only reads does `Verify` or `Shadow` wherever others don't find the journal torn or regressed,
+and waits while it is empty. What is sealed is computed under the program that it was sealed under,
+so a promoter completes it first (S74), and a checkpoint waits for its commit (S64). What is
+answered is computed, too: whoever lands it has to have its rows. `Verify` and `Shadow` become
+`Wait` where everything that is committed was looked at.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from strandline.errors import invariant
 
 if TYPE_CHECKING:
-    from strandline.journal.standing import Sealed, Standing
+    from collections.abc import Mapping
+
+    from strandline.journal.sealed import Sealed
+    from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
 
 
@@ -60,6 +68,8 @@ class Me:
     want: Want = Want.NOTHING
     at: Time = 0
     """For a read-only one: the next time that it has not looked at."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of all that an answer may depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Compute what is sealed, append it and commit it, in this epoch."""
+    """Compute what is sealed, answer it, append it and commit it, in this epoch."""
 
     sealed: Sealed
     epoch: int
@@ -124,6 +134,13 @@ class WrongProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongVersions:
+    """Stop: this epoch runs other versions. Run those, look on read-only, or promote."""
+
+    theirs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """Stop: a newer epoch was promoted."""
 
@@ -152,6 +169,7 @@ Step = (
     | Shadow
     | Wait
     | WrongProgram
+    | WrongVersions
     | Fenced
     | Regressed
     | Torn
@@ -165,6 +183,7 @@ class Phase(Enum):
     OPEN = "open"
     BETWEEN = "between"
     SEALED = "sealed"
+    ANSWERED = "answered"
 
 
 class Relation(Enum):
@@ -180,7 +199,8 @@ class Mode(Enum):
     """What a replica may and wants to do."""
 
     SAME = "same"
-    OTHER = "other"
+    OTHER = "other program"
+    VERSIONS = "other versions"
     PROMOTE = "promote"
     CHECKPOINT = "checkpoint"
     VERIFY = "read-only, same program"
@@ -189,12 +209,12 @@ class Mode(Enum):
 
 _MODES = tuple(Mode)
 _Row = tuple[type[Step], ...]
-_EMPTY: _Row = (Found, Found, Found, Found, Wait, Wait)
-_TORN: _Row = (Torn,) * 6
-_BETWEEN: _Row = (Plan, WrongProgram, Promote, TakeCheckpoint, Verify, Shadow)
-_SEALED: _Row = (Compute, WrongProgram, Compute, Compute, Verify, Shadow)
-_FENCED: _Row = (Fenced, Fenced, Fenced, Fenced, Verify, Shadow)
-_REGRESSED: _Row = (Regressed,) * 6
+_EMPTY: _Row = (Found, Found, Found, Found, Found, Wait, Wait)
+_TORN: _Row = (Torn,) * 7
+_BETWEEN: _Row = (Plan, WrongProgram, WrongVersions, Promote, TakeCheckpoint, Verify, Shadow)
+_SEALED: _Row = (Compute, WrongProgram, WrongVersions, Compute, Compute, Verify, Shadow)
+_FENCED: _Row = (Fenced, Fenced, Fenced, Fenced, Fenced, Verify, Shadow)
+_REGRESSED: _Row = (Regressed,) * 7
 _ROWS: dict[tuple[Phase, Relation], _Row] = {
     (Phase.EMPTY, Relation.UNJOINED): _EMPTY,
     (Phase.EMPTY, Relation.OLDER): _REGRESSED,
@@ -212,6 +232,10 @@ _ROWS: dict[tuple[Phase, Relation], _Row] = {
     (Phase.SEALED, Relation.OLDER): _FENCED,
     (Phase.SEALED, Relation.SAME): _SEALED,
     (Phase.SEALED, Relation.NEWER): _REGRESSED,
+    (Phase.ANSWERED, Relation.UNJOINED): _SEALED,
+    (Phase.ANSWERED, Relation.OLDER): _FENCED,
+    (Phase.ANSWERED, Relation.SAME): _SEALED,
+    (Phase.ANSWERED, Relation.NEWER): _REGRESSED,
 }
 TABLE: dict[tuple[Phase, Relation, Mode], type[Step]] = {
     (phase, relation, mode): step
@@ -236,7 +260,9 @@ def phase_of(standing: Standing) -> Phase:
         return Phase.EMPTY
     if standing.begun is not None:
         return Phase.OPEN
-    return Phase.BETWEEN if standing.sealed is None else Phase.SEALED
+    if standing.sealed is None:
+        return Phase.BETWEEN
+    return Phase.SEALED if standing.sealed.answer is None else Phase.ANSWERED
 
 
 def relation_of(standing: Standing, me: Me) -> Relation:
@@ -255,6 +281,8 @@ def mode_of(standing: Standing, me: Me) -> Mode:
         return Mode.PROMOTE
     if not same:
         return Mode.OTHER
+    if dict(me.versions) != standing.versions:
+        return Mode.VERSIONS
     return Mode.CHECKPOINT if me.want is Want.CHECKPOINT else Mode.SAME
 
 
@@ -273,6 +301,7 @@ def _plain(kind: type[Step], standing: Standing) -> Step:
         TakeCheckpoint: TakeCheckpoint(standing.committed.last()),
         Wait: Wait(),
         WrongProgram: WrongProgram(standing.program),
+        WrongVersions: WrongVersions(tuple(sorted(standing.versions.items()))),
         Fenced: Fenced(standing.epoch),
         Regressed: Regressed(standing.epoch),
         Torn: Torn(),

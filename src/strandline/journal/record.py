@@ -8,7 +8,9 @@
     INPUT       what it takes from one endpoint: exact ranges, or staged rows with their digest
     SEAL        nothing is added to it any more: it will be computed, by somebody
     AMEND       an input of the sealed transaction is replaced, on the record
-    COMMIT      it is computed, and visible everywhere; digests of every input and every delta
+    EVOLVE      a table has more columns from the sealed transaction on
+    ANSWER      what it makes of the collections, by digest: nothing else is ever landed at its time
+    COMMIT      it has landed, and is visible everywhere; the digests of its answer
     ABORT       an explicit handle was closed without a commit; it never had a time
     CHECKPOINT  all that is needed to go on from here is in one object
 
@@ -20,14 +22,20 @@ raises `FORM`.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
 from strandline.model.frontier import Time
 
-FORM = 1
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORM = 2
 """The newest form of records that this version writes and reads."""
+
+OLDEST_FORM = 2
+"""The oldest one that it reads. Form 1 had no ANSWER, and was never released."""
 
 Position = dict[str, int]
 """Partition -> the next offset that was not taken yet."""
@@ -88,13 +96,38 @@ class Seal(_Record, frozen=True, array_like=True, tag="SEAL"):
 
 
 class Amend(_Record, frozen=True, array_like=True, tag="AMEND"):
-    """Takes the place of what `INPUT` said of an endpoint: a sealed range could not be read."""
+    """What is read in place of what `INPUT` said of an endpoint, which could not be read.
+
+    Positions move past all that was sealed, whatever is read of it.
+    """
 
     t: Time
     endpoint: str
     taken: Taken | None
     staged: tuple[StagedRef, ...]
     reason: str
+
+
+class Evolve(_Record, frozen=True, array_like=True, tag="EVOLVE"):
+    """What a table's source brings has fields without a column: they have one from now on."""
+
+    t: Time
+    table: str
+    columns: dict[str, str]
+    """By name, the types in the words of SQL."""
+
+
+class Answer(_Record, frozen=True, array_like=True, tag="ANSWER"):
+    """What transaction `t` is, on record before any row of it is in any shard."""
+
+    t: Time
+    epoch: int
+    inputs: dict[str, bytes]
+    """The digest of what was read from each endpoint of the transaction."""
+    deltas: dict[str, bytes]
+    """The digest of the changes of each collection that changes, and of no other."""
+    versions: dict[str, str]
+    """Of who computed it."""
 
 
 class Commit(_Record, frozen=True, array_like=True, tag="COMMIT"):
@@ -104,9 +137,8 @@ class Commit(_Record, frozen=True, array_like=True, tag="COMMIT"):
     epoch: int
     instant_ms: int
     inputs: dict[str, bytes]
-    """The digest of what was read from each endpoint of the transaction."""
     deltas: dict[str, bytes]
-    """The digest of the changes of each collection; one that did not change may be left out."""
+    """Both as in its ANSWER."""
 
 
 class Checkpoint(_Record, frozen=True, array_like=True, tag="CHECKPOINT"):
@@ -156,6 +188,8 @@ class Promote(_Record, frozen=True, array_like=True, tag="PROMOTE"):
 
     epoch: int
     program: str
+    versions: dict[str, str]
+    """Of whoever runs live in this epoch: all of them have the same."""
 
 
 class Abort(_Record, frozen=True, array_like=True, tag="ABORT"):
@@ -167,7 +201,19 @@ class Abort(_Record, frozen=True, array_like=True, tag="ABORT"):
 
 
 Record = (
-    Begin | Input | Seal | Amend | Commit | Checkpoint | Endpoint | Program | Bind | Promote | Abort
+    Begin
+    | Input
+    | Seal
+    | Amend
+    | Evolve
+    | Answer
+    | Commit
+    | Checkpoint
+    | Endpoint
+    | Program
+    | Bind
+    | Promote
+    | Abort
 )
 
 RECORDS: tuple[type[Record], ...] = (
@@ -175,6 +221,8 @@ RECORDS: tuple[type[Record], ...] = (
     Input,
     Seal,
     Amend,
+    Evolve,
+    Answer,
     Commit,
     Checkpoint,
     Endpoint,
@@ -193,6 +241,16 @@ def kind_of(record: Record | type[Record]) -> str:
 KINDS = tuple(kind_of(each) for each in RECORDS)
 
 
+def refs_of(record: Record) -> Iterator[StagedRef]:
+    """The objects that a record refers to."""
+    if isinstance(record, (Input, Amend)):
+        yield from record.staged
+    elif isinstance(record, Program) and record.staged is not None:
+        yield record.staged
+    elif isinstance(record, Checkpoint):
+        yield record.snapshot
+
+
 def lsn_text(lsn: int) -> str:
     """How a record's number is written, everywhere: `#31`."""
     return f"#{lsn}"
@@ -206,7 +264,7 @@ def epoch_text(epoch: int) -> str:
 def describe(record: Record) -> str:
     """A record in a few words, for errors and `history`.
 
-    >>> describe(Seal(31)), describe(Promote(3, "9f")), describe(Abort("h1", "idle"))
+    >>> describe(Seal(31)), describe(Promote(3, "9f", {})), describe(Abort("h1", "idle"))
     ('SEAL of 31', 'PROMOTE e3', 'ABORT h1')
     """
     return f"{kind_of(record)} {_told(record)}"
@@ -214,10 +272,10 @@ def describe(record: Record) -> str:
 
 def _told(record: Record) -> str:
     match record:
-        case Begin(t=t, epoch=epoch) | Commit(t=t, epoch=epoch):
+        case Begin(t=t, epoch=epoch) | Answer(t=t, epoch=epoch) | Commit(t=t, epoch=epoch):
             told = f"of {t} in {epoch_text(epoch)}"
-        case Input(t=t, endpoint=endpoint) | Amend(t=t, endpoint=endpoint):
-            told = f"of {t} from {endpoint}"
+        case Input(t=t, endpoint=name) | Amend(t=t, endpoint=name) | Evolve(t=t, table=name):
+            told = f"of {t} from {name}"
         case Seal(t=t):
             told = f"of {t}"
         case Checkpoint(t=t):

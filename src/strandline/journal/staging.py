@@ -1,6 +1,6 @@
 """Objects that records refer to: what is too large for a record, and snapshots.
 
-    journal/<pipeline>/<token>                    a staged payload: rows, or a long program
+    journal/<pipeline>/<ms>-<token>.rows          a payload staged at `ms`: rows, or a program
     journal/<pipeline>/<lsn>-<token>.entry        the records of a large entry, from `lsn` on
     journal/<pipeline>/<lsn>-<token>.checkpoint   the standing before checkpoint `lsn`
 
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 INLINE_MAX = 64 * 1024
 """Above so many bytes a payload does not go into a record."""
 
+STAGED_MS = 24 * 3600 * 1000
+"""A payload that no record refers to for so long is nobody's: `fsck --repair` deletes it."""
+
 _SNAPSHOT = ".checkpoint"
 _ENTRY = ".entry"
+_PAYLOAD = ".rows"
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Standing)
 
@@ -40,7 +44,27 @@ def digest_of(payload: bytes) -> bytes:
 
 def stage(env: Env, pipeline: str, payload: bytes, *, rows: int = 0) -> StagedRef:
     """Put a payload where a record can refer to it; durable when it returns."""
-    return _put(env, f"journal/{pipeline}/{env.random.token()}", payload, rows)
+    now_ms = env.patient(env.consensus.now_ms)
+    return _put(env, f"journal/{pipeline}/{now_ms}-{env.random.token()}{_PAYLOAD}", payload, rows)
+
+
+def staged_ms(key: str) -> int | None:
+    """When a payload was staged, by the store's clock; `None` if the object is none."""
+    return _number(key) if key.endswith(_PAYLOAD) else None
+
+
+def record_number(key: str) -> int | None:
+    """The number of the only record that may refer to an object; `None` for a payload."""
+    return _number(key) if key.endswith((_SNAPSHOT, _ENTRY)) else None
+
+
+def is_stale(ref: StagedRef, now_ms: int) -> bool:
+    """Whether a payload is about to be taken for nobody's, so that no record may refer to it now.
+
+    >>> is_stale(StagedRef("journal/shop/1000-x.rows", b"", 0, 0), 1000 + STAGED_MS // 2)
+    True
+    """
+    return now_ms - (staged_ms(ref.key) or 0) >= STAGED_MS // 2
 
 
 def fetch(env: Env, pipeline: str, ref: StagedRef) -> bytes:
@@ -125,12 +149,12 @@ def snapshots(env: Env, pipeline: str) -> dict[str, int]:
 def numbered(env: Env, pipeline: str) -> dict[str, int]:
     """All objects that belong to one record, with its number: it alone may refer to them."""
     listed = env.patient(lambda: list(env.blob.list(f"journal/{pipeline}/")))
-    names = {entry.key: entry.key.rpartition("/")[2] for entry in listed}
-    return {
-        key: int(name.partition("-")[0])
-        for key, name in names.items()
-        if name.endswith((_SNAPSHOT, _ENTRY))
-    }
+    found = {entry.key: record_number(entry.key) for entry in listed}
+    return {key: number for key, number in found.items() if number is not None}
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition("/")[2].partition("-")[0])
 
 
 def _put(env: Env, key: str, payload: bytes, rows: int) -> StagedRef:

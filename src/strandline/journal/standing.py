@@ -8,14 +8,19 @@
     BIND         nothing is sealed
     ENDPOINT     a legal move: added, paused, resumed, removed
     PROMOTE      nothing is sealed; the epoch is one more; the program is on record
-    BEGIN        nothing is sealed; the next time, this epoch, this program; its handle is open;
-                 its clock does not go back
+    BEGIN        nothing is sealed; the next time, this epoch, this program, the versions of this
+                 epoch; its handle is open; its clock does not go back
     INPUT        its BEGIN; one per endpoint, which is neither removed nor paused; nothing that
                  was taken before; one that replaces a table is staged, and the table's only one
     SEAL         its BEGIN
-    AMEND        this very time is sealed, with this endpoint
-    COMMIT       this very time is sealed; this epoch; a digest for each endpoint and for no
-                 other; its clock does not go back
+    AMEND        this very time is sealed, with this endpoint, and has no ANSWER; no more is
+                 read than was sealed
+    EVOLVE       this very time is sealed, and has no ANSWER; columns that the table was not given
+                 before
+    ANSWER       this very time is sealed, and has none; this epoch; a digest for each endpoint
+                 and for no other
+    COMMIT       this very time has an ANSWER, with the same digests; this epoch; its clock does
+                 not go back
     ABORT        the handle was not closed before
     CHECKPOINT   nothing is sealed; the last committed time, this epoch, this program
 
@@ -33,7 +38,17 @@ import msgspec
 from strandline.errors import JournalError, invariant
 from strandline.journal import record as r
 from strandline.journal.chain import ORIGIN
-from strandline.journal.record import Begin, Input, Position, Program, StagedRef, Taken
+from strandline.journal.record import (
+    Amend,
+    Answer,
+    Begin,
+    Input,
+    Position,
+    Program,
+    StagedRef,
+    Taken,
+)
+from strandline.journal.sealed import Sealed
 from strandline.model.frontier import Frontier, Time
 
 if TYPE_CHECKING:
@@ -71,21 +86,6 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     snapshot: StagedRef
 
 
-class Sealed(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction that will be computed, by somebody, from exactly this."""
-
-    begin: Begin
-    inputs: tuple[Input, ...]
-
-    @property
-    def t(self) -> Time:
-        return self.begin.t
-
-    @property
-    def endpoints(self) -> tuple[str, ...]:
-        return tuple(each.endpoint for each in self.inputs)
-
-
 class Standing(msgspec.Struct, frozen=True):
     """The fold of all records up to `lsn`. Its mappings are shared: never change one in place."""
 
@@ -101,6 +101,8 @@ class Standing(msgspec.Struct, frozen=True):
     epoch: int
     program: str
     """The hash of the program that was promoted last."""
+    versions: dict[str, str]
+    """Of whoever runs live in this epoch."""
     programs: dict[str, Program]
     """That program, and those that were put on record after it."""
     bindings: dict[str, Bound]
@@ -125,6 +127,8 @@ class Standing(msgspec.Struct, frozen=True):
     """Handles that were closed: with their time if they committed. See `Checkpoints.publish`."""
     checkpoints: tuple[Kept, ...]
     """The newest ones, the newest last."""
+    added: dict[str, dict[str, str]]
+    """By table, columns that its source brought, with their types."""
 
     @classmethod
     def empty(cls, pipeline: str) -> Standing:
@@ -137,6 +141,7 @@ class Standing(msgspec.Struct, frozen=True):
             last="",
             epoch=0,
             program="",
+            versions={},
             programs={},
             bindings={},
             endpoints={},
@@ -150,6 +155,7 @@ class Standing(msgspec.Struct, frozen=True):
             producers={},
             closed={},
             checkpoints=(),
+            added={},
         )
 
     @property
@@ -251,6 +257,7 @@ def _promote(standing: Standing, record: r.Promote) -> Standing:
         standing,
         epoch=record.epoch,
         program=record.program,
+        versions=record.versions,
         programs={record.program: program},
     )
 
@@ -262,6 +269,8 @@ def _begin(standing: Standing, record: Begin) -> Standing:
         _refuse(standing, record, f"the next time is {standing.next_t}")
     if record.program != standing.program:
         _refuse(standing, record, "it is of another program than the one that was promoted")
+    if record.versions != standing.versions:
+        _refuse(standing, record, "it is of other versions than its epoch")
     if record.handle is not None:
         _open(standing, record, record.handle)
     _forward(standing, record, record.now_ms)
@@ -300,29 +309,50 @@ def _seal(standing: Standing, record: r.Seal) -> Standing:
     )
 
 
-def _amend(standing: Standing, record: r.Amend) -> Standing:
+def _amend(standing: Standing, record: Amend) -> Standing:
     sealed = _of_sealed(standing, record)
-    if record.endpoint not in sealed.endpoints:
+    if sealed.answer is not None:
+        _refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
+    before = [each for each in sealed.inputs if each.endpoint == record.endpoint]
+    if not before:
         _refuse(standing, record, "that endpoint has no input in this transaction")
-    _not_taken(standing, record, record.taken)
-    inputs = tuple(
-        _replace(each, taken=record.taken, staged=record.staged)
-        if each.endpoint == record.endpoint
-        else each
-        for each in sealed.inputs
-    )
-    return _replace(standing, sealed=Sealed(sealed.begin, inputs))
+    _within(standing, record, before[0].taken)
+    return _replace(standing, sealed=_replace(sealed, amends=(*sealed.amends, record)))
 
 
-def _commit(standing: Standing, record: r.Commit) -> Standing:
+def _evolve(standing: Standing, record: r.Evolve) -> Standing:
+    sealed = _of_sealed(standing, record)
+    if sealed.answer is not None:
+        _refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
+    if record.table not in {each.table for each in sealed.inputs}:
+        _refuse(standing, record, "that table has no input in this transaction")
+    known = standing.added.get(record.table, {})
+    if not record.columns or record.columns.keys() & known.keys():
+        _refuse(standing, record, f"it adds nothing, or again one of {', '.join(known)}")
+    return _replace(standing, added={**standing.added, record.table: {**known, **record.columns}})
+
+
+def _answer(standing: Standing, record: Answer) -> Standing:
     sealed = _of_sealed(standing, record)
     _ours(standing, record)
+    if sealed.answer is not None:
+        _refuse(standing, record, f"{sealed.t} is answered already")
     for endpoint in sealed.endpoints:
         if endpoint not in record.inputs:
             _refuse(standing, record, f"endpoint {endpoint} was sealed and has no digest")
     for endpoint in record.inputs:
         if endpoint not in sealed.endpoints:
             _refuse(standing, record, f"endpoint {endpoint} has a digest and was not sealed")
+    return _replace(standing, sealed=_replace(sealed, answer=record))
+
+
+def _commit(standing: Standing, record: r.Commit) -> Standing:
+    sealed = _of_sealed(standing, record)
+    _ours(standing, record)
+    if sealed.answer is None:
+        _refuse(standing, record, f"{sealed.t} is not answered")
+    if (record.inputs, record.deltas) != (sealed.answer.inputs, sealed.answer.deltas):
+        _refuse(standing, record, "its digests are not those of its ANSWER")
     _forward(standing, record, record.instant_ms)
     return _replace(
         standing,
@@ -368,7 +398,9 @@ _RULES: dict[type[r.Record], Callable[[Standing, Any], Standing]] = {
     Begin: _begin,
     Input: _input,
     r.Seal: _seal,
-    r.Amend: _amend,
+    Amend: _amend,
+    r.Evolve: _evolve,
+    Answer: _answer,
     r.Commit: _commit,
     r.Abort: _abort,
     r.Checkpoint: _checkpoint,
@@ -380,7 +412,7 @@ def _nothing_sealed(standing: Standing, record: r.Record) -> None:
         _refuse(standing, record, f"{standing.sealed.t} is sealed and not committed")
 
 
-def _ours(standing: Standing, record: Begin | r.Commit | r.Checkpoint) -> None:
+def _ours(standing: Standing, record: Begin | Answer | r.Commit | r.Checkpoint) -> None:
     if standing.epoch == 0:
         _refuse(standing, record, "no program was promoted yet")
     if record.epoch != standing.epoch:
@@ -396,7 +428,7 @@ def _of_begun(standing: Standing, record: Input | r.Seal) -> Sealed:
     return standing.begun
 
 
-def _of_sealed(standing: Standing, record: r.Amend | r.Commit) -> Sealed:
+def _of_sealed(standing: Standing, record: Amend | r.Evolve | Answer | r.Commit) -> Sealed:
     if standing.sealed is None:
         _refuse(standing, record, "nothing is sealed")
     if record.t != standing.sealed.t:
@@ -425,7 +457,7 @@ def _replaces_alone(standing: Standing, record: Input, others: tuple[Input, ...]
             _refuse(standing, record, f"{record.table} is replaced, and has another input")
 
 
-def _not_taken(standing: Standing, record: Input | r.Amend, ranges: Taken | None) -> None:
+def _not_taken(standing: Standing, record: Input, ranges: Taken | None) -> None:
     position = standing.positions.get(record.endpoint, {})
     for partition, (start, stop) in (ranges or {}).items():
         if not 0 <= start <= stop:
@@ -435,6 +467,19 @@ def _not_taken(standing: Standing, record: Input | r.Amend, ranges: Taken | None
                 standing,
                 record,
                 f"{partition} was taken up to {position[partition]} before, and starts at {start}",
+            )
+
+
+def _within(standing: Standing, record: Amend, sealed: Taken | None) -> None:
+    """Rows that nobody sealed are the next transactions' to take."""
+    for partition, (start, stop) in (record.taken or {}).items():
+        first, last = (sealed or {}).get(partition, (0, -1))
+        if not first <= start <= stop <= last:
+            was = "nothing" if last < 0 else f"[{first}, {last})"
+            _refuse(
+                standing,
+                record,
+                f"[{start}, {stop}) of {partition} is not within what was sealed of it, {was}",
             )
 
 

@@ -39,6 +39,8 @@ class Rules:
     columns tell apart rows of one key and time only."""
     bury: bool = False
     """Whether keys that are gone keep their order as well, in tombstones."""
+    buried_at: int | None = None
+    """What new tombstones say of when that was; the time of their deletion if it is not given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ def _reloaded(
     own = tomb_schema(schema, rules)
     gone = there.rows.filter(pa.array(~among(there.rows, came, schema)))
     buried = gone.select(tomb_columns(schema, rules))
-    buried = buried.append_column(BURIED_AT, constant(time, buried.num_rows))
+    when = time if rules.buried_at is None else rules.buried_at
+    buried = buried.append_column(BURIED_AT, constant(when, buried.num_rows))
     tombs = own.arrow().empty_table() if there.tombs is None else there.tombs
     back = tombs.filter(pa.array(among(tombs, came, schema)))
     return updates, _sum([_updates(back, own, time, -1), _updates(buried, own, time, 1)], own)

@@ -3,8 +3,8 @@
 Beside a keyed shard whose rows are compared with what is stored there is a second one, of
 tombstones: for each key that was deleted its order and the time of its deletion. It has at most
 one row of a key, and none of a key that holds a row. Both are written at the same times, so that
-whoever reads them at one time sees one state. Tombstones go when whoever owns the shard retracts
-those whose time is long past; late rows bring their keys back from then on.
+whoever reads them at one time sees one state. Tombstones go when whoever owns the shard sweeps
+those that are old; late rows bring their keys back from then on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.model.schema import Schema
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from strandline.model.valuehash import I64, Mask
 
 BURIED_AT = "_at"
-"""The column of a tombstone that holds the time of the deletion."""
+"""The column of a tombstone that says when the deletion was: `Rules.buried_at`, or its time."""
 
 
 def tomb_columns(schema: Schema, rules: Rules) -> list[str]:
@@ -33,6 +34,12 @@ def tomb_schema(schema: Schema, rules: Rules) -> Schema:
     """The schema of the tombstones of a shard."""
     own = [pa.field(name, schema.field(name).type) for name in tomb_columns(schema, rules)]
     return Schema.create(pa.schema([*own, pa.field(BURIED_AT, pa.int64())]), schema.key)
+
+
+def swept(tombs: pa.Table, before: int) -> tuple[pa.Table, pa.Table]:
+    """Tombstones that stay, and those that are older than `before`."""
+    old = pc.less(tombs.column(BURIED_AT), before)
+    return tombs.filter(pc.invert(old)), tombs.filter(old)
 
 
 def burials(keys: I64, gone: Mask, stands: I64, came: Mask) -> tuple[I64, I64, I64]:

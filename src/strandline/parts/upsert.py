@@ -93,7 +93,7 @@ class _Events:
     stands: I64
     """The same of what is compared with stored rows alone."""
     buried_at: I64
-    """When a tombstone was made; of all else, their time."""
+    """When a tombstone was made, or is if it is made now."""
 
     def taken(self, events: I64) -> pa.Table:
         return self.rows.take(pa.array(self.sources[events]))
@@ -232,6 +232,8 @@ def _events(
     compared = columns[: len(rules.compare_stored)]
     shorter = len(compared) < len(columns)
     buried_at = times.copy()
+    if rules.buried_at is not None:
+        buried_at[there.count :] = rules.buried_at
     buried_at[live : there.count] = there.tombs.column(BURIED_AT).to_numpy()
     return _Events(
         schema,

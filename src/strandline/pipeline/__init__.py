@@ -1,16 +1,21 @@
 """One running program: what goes into each transaction, who computes it, when it counts.
 
 agree       pure   whether two computations of one time agree
+amend       shell  replaces what a sealed transaction can't read any more, on the record
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
 bringing    shell  what a reload brings, as chunks of rows that fit their table
 catalog     pure   the collections of a program and their shards
 claim       pure   who publishes to a sink, and how far it was
 claims      shell  claims in Consensus: looked for, taken, renewed
+collected   shell  the shards of a program, made and widened
 compute     shell  the Computer port: what a sealed transaction makes of the collections
 delivery    pure   where a sink goes on, and whether a transaction is for it
 documents   shell  what is told of a pipeline, as documents with stable names
 engine      shell  the Engine port: who computes transactions and answers queries
+evolve      pure   columns that tables get from their sources, on the record
+finish      shell  computes what is sealed, answers it, lands it, commits it
+forgetful   shell  rows of sources that may lose them, staged before they are sealed
 land        shell  lands what was computed in the shards, before anybody commits it
 life        shell  the replica of a pipeline in this process, run here or beside
 meaning     pure   what the rows of a transaction mean for a table, in Arrow
@@ -40,4 +45,5 @@ sinks       shell  the sinks of a program, as their publishers open them
 sources     shell  the sources of a program, opened by what its tables say
 states      pure   what a replica may be doing, and which moves are legal
 transaction shell  an explicit transaction as its user holds it
+upstream    shell  shards that tables are fed from: read, and held
 """

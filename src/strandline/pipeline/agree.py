@@ -13,6 +13,7 @@ from strandline.model.digest import Digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline.journal.sealed import Sealed
     from strandline.model.frontier import Time
 
 
@@ -50,4 +51,40 @@ def divergence(pipeline: str, time: Time, found: list[str]) -> str:
     return (
         f"pipeline {pipeline}: transaction {time} was computed again with another answer: "
         f"{reasons}. Stop this replica, keep its log, and compare its versions and sources"
+    )
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Versions in one line.
+
+    >>> versions_text({"spark": "4.3.0", "python": "3.11"})
+    'python 3.11, spark 4.3.0'
+    """
+    return ", ".join(f"{name} {versions[name]}" for name in sorted(versions)) or "no versions"
+
+
+def unfinished(
+    pipeline: str,
+    time: Time,
+    versions: tuple[Mapping[str, str], Mapping[str, str]],
+    missing: list[str],
+) -> str:
+    """Who answered a transaction has to finish it: nobody else can make its rows."""
+    theirs, ours = (versions_text(each) for each in versions)
+    reasons = "; ".join(missing)
+    return (
+        f"pipeline {pipeline}: transaction {time} was answered by {theirs}, and this replica, "
+        f"{ours}, can't make all of it: {reasons}. Finish {time} with a replica of those versions"
+    )
+
+
+def unreadable(pipeline: str, sealed: Sealed, endpoint: str, reason: str) -> str:
+    """What a transaction takes is gone: what to do about it."""
+    begun = f"pipeline {pipeline}: transaction {sealed.t} can't be computed: {reason}"
+    if sealed.answer is not None:
+        return f"{begun}. It is answered, so it can't be amended: bring those rows back"
+    name = endpoint or "ENDPOINT"
+    return (
+        f"{begun}. Bring those rows back, or go on without them: strandline transaction amend "
+        f"STORE {sealed.t} {name} --empty --reason TEXT --name {pipeline}"
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from strandline.journal.record import StagedRef
     from strandline.model.frontier import Time
     from strandline.parts.part import Batch
+    from strandline.pipeline.meaning import Undecoded
     from strandline.views.declared import View
     from strandline.views.program import Program
 
@@ -56,6 +57,9 @@ class Work:
     writers: Mapping[str, Writer] = field(default_factory=dict, kw_only=True)
     """Under whose id a computer may put parts, for each collection; it never appends by them."""
 
+    seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    """What views see of tables, which may have got more columns; all, of those left out."""
+
     @property
     def replaced(self) -> frozenset[str]:
         """The tables whose content is replaced."""
@@ -83,6 +87,10 @@ class Computed:
 
     inputs: Mapping[str, Digest]
     deltas: Mapping[str, Delta]
+    undecoded: Mapping[str, Undecoded] = field(default_factory=dict)
+    """By table, what became error rows of it, or healed at once."""
+    fresh: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By table that adds columns, fields without one, with the types that they would have."""
 
     def digests(self) -> dict[str, Digest]:
         """Of each collection that changes."""

@@ -62,6 +62,7 @@ def summary_document(summary: TransactionSummary) -> Document:
         "inputs": summary.inputs,
         "changes": summary.changes,
         "transaction": summary.handle,
+        "amended": summary.amended,
     }
 
 

@@ -1,11 +1,11 @@
-"""Lands what was computed for a time in the shards of a pipeline, before anybody commits it.
+"""Lands the answer of a time in the shards of a pipeline, before anybody commits it.
 
     the shard at t              this replica computed      then
     ------------------------    -----------------------    ------------------------------------
     nothing yet (DUE)           no change                  nothing: an idle shard costs nothing
-    nothing yet (DUE)           a change                   append it, invisible until COMMIT(t)
-    the same digest (LATE)      the same                   drop it: a peer was faster
-    another digest              something else             disagreement, for the loop to judge
+    nothing yet (DUE)           what ANSWER(t) says        append it, invisible until COMMIT(t)
+    the answer's digest (LATE)  the same                   drop it: a peer was faster
+    any                         what the answer denies     nothing: it is never sent
 
 EARLY does not occur: nothing is computed at t before COMMIT(t - 1) has been read.
 """
@@ -42,10 +42,22 @@ class Landing:
         """A writer for each collection; opened when it is first asked for."""
         return {collection: self._writer(shard) for collection, shard in shards.items()}
 
-    def land(self, computed: Computed, shards: Mapping[str, str], time: Time, epoch: int) -> int:
-        """Append every change that nobody has appended; returns how many were ours."""
+    def land(
+        self,
+        computed: Computed,
+        shards: Mapping[str, str],
+        time: Time,
+        epoch: int,
+        answer: Mapping[str, Digest],
+    ) -> int:
+        """Append every change of the answer that nobody has appended; returns how many were ours.
+
+        What was computed otherwise than the answer says stays here.
+        """
         mine = 0
-        for collection in sorted(computed.digests()):
+        for collection, digest in sorted(computed.digests().items()):
+            if answer.get(collection) != digest:
+                continue
             writer = self._writer(shards[collection])
             outcome = self._append(writer, computed.deltas[collection], time, epoch)
             if isinstance(outcome, UpperMismatch):

@@ -8,7 +8,7 @@ from strandline.errors import StalledError, UsageError
 from strandline.journal.next import Want
 from strandline.pipeline.attendant import Attendant
 from strandline.pipeline.auditor import Auditor
-from strandline.pipeline.presence import Said
+from strandline.pipeline.presence import Presence, Said
 from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.runner import Runner
@@ -160,6 +160,8 @@ class Life:
         return self._runner
 
     def _attended(self, runner: Runner) -> Attendant:
+        if self._means.replica is not None:
+            Presence(self._env, self._pipeline).wait_for(self._means.replica)
         now_ms = self._env.patient(self._env.consensus.now_ms)
         said = Said(
             token=self._env.random.token(),

@@ -2,6 +2,8 @@
 
 envelope append     each good row is one more, or one less where the source says `_diff`
 upsert, debezium    the last row of each key counts: by `sequenceBy`, then partition and offset
+tombstones          of keys deleted more than `keepDeleted` ago, by the transaction's own clock, go
+                    now and then, before what comes is compared with those that stay
 errors              kept by id; a good row of the same id heals, and so retracts, the error
 truncation          what comes before it in the order goes; the order of the last one is the floor
 reload              what came is all there is: what the table holds besides is retracted
@@ -9,6 +11,7 @@ reload              what came is all there is: what the table holds besides is r
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,19 +26,39 @@ from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN, Schema
 from strandline.parts.consolidate import as_updates, consolidate
 from strandline.parts.emptied import NOTHING, Emptying, There, later, resolve_emptied
+from strandline.pipeline.evolve import word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from strandline.connectors.incoming import Incoming
     from strandline.model.frontier import Time
     from strandline.views.declared import Table
 
 ERROR_SCHEMA = Schema.create(ERRORS, ["id"])
+SWEEP_EVERY = 64
+"""So many transactions share the cost of looking for old tombstones."""
 DIVISION = "division by zero"
 MISFIT = "a value does not fit its type"
 """Why a view's query raised, in words that do not depend on who computed it: engines word the
 rest differently, and what they say of the value depends on how they got there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """Values of a table that can't be decoded: how many, and the first of them."""
+
+    rows: int
+    partition: str
+    offset: int
+    reason: str
+
+    def with_others(self, others: Undecoded | None) -> Undecoded:
+        """These and those; the order in which they are found does not matter."""
+        if others is None:
+            return self
+        first = min(self, others, key=lambda each: (each.partition, each.offset))
+        return replace(first, rows=self.rows + others.rows)
 
 
 def reading_of(table: Table) -> Reading:
@@ -64,15 +87,45 @@ def updates_digest(updates: pa.Table, schema: Schema) -> Digest:
     return Digest.of(row_base(rows, schema.ids), updates[DIFF_COLUMN].to_numpy())
 
 
-def appended(incoming: Incoming, how: Reading, replaced: pa.Table | None = None) -> pa.Table:
+def appended(
+    incoming: Incoming, how: Reading, schema: Schema, replaced: pa.Table | None = None
+) -> pa.Table:
     """The updates of a table without a key; `replaced` is what it held, if it is reloaded."""
-    came = consolidate(incoming.appended(how))
+    came = consolidate(fitted(incoming.appended(how), schema))
     return came if replaced is None else difference(expanded(came), replaced)
 
 
-def rules_of(how: Reading) -> Rules:
+def fitted(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Rows of a time when the table had fewer columns than it has now: those are null."""
+    missing = [each for each in schema.fields if each.name not in rows.column_names]
+    for each in missing:
+        rows = rows.append_column(each.name, pa.nulls(rows.num_rows, each.type))
+    if not missing:
+        return rows
+    ours = [name for name in rows.column_names if name not in schema.names]
+    return rows.select([*schema.names, *ours])
+
+
+def fresh_words(fresh: Mapping[str, pa.DataType]) -> dict[str, str]:
+    """Fields without a column that can have one, with its type."""
+    words = {name: word_of(kind) for name, kind in fresh.items()}
+    return {name: word for name, word in words.items() if word is not None}
+
+
+def rules_of(how: Reading, now_ms: int | None = None) -> Rules:
     """A sequence is compared with the stored one, deleted keys included."""
-    return Rules(compare_stored=how.sequence_by, bury=bool(how.sequence_by))
+    buries = bool(how.sequence_by)
+    return Rules(compare_stored=how.sequence_by, bury=buries, buried_at=now_ms if buries else None)
+
+
+def sweep_before(how: Reading, at: Time, now_ms: int) -> int | None:
+    """The instant before which tombstones go in a transaction; `None` if it sweeps none.
+
+    Everybody who computes the transaction decides the same: by its number and its own clock.
+    """
+    if not how.sequence_by or how.keep_deleted_ms is None or (at + 1) % SWEEP_EVERY:
+        return None
+    return now_ms - how.keep_deleted_ms
 
 
 def emptying_of(
@@ -107,11 +160,14 @@ def upserted(
     how: Reading,
     held: There,
     schema: Schema,
-    at: Time,
+    at: tuple[Time, int],
     emptying: Emptying = NOTHING,
 ) -> tuple[pa.Table, pa.Table | None]:
-    """The updates of a keyed table, and those of its tombstones where it has any."""
-    updates, tombs = resolve_emptied(_timed(rows, at), held, schema, rules_of(how), emptying, at)
+    """The updates of a keyed table, and those of its tombstones where it has any; `at` is the
+    transaction's time and what its clock said."""
+    time, now_ms = at
+    came, rules = _timed(fitted(rows, schema), time), rules_of(how, now_ms)
+    updates, tombs = resolve_emptied(came, held, schema, rules, emptying, time)
     buried = None if tombs is None else tombs.drop_columns([TIME_COLUMN])
     return updates.drop_columns([TIME_COLUMN]), buried
 
@@ -123,6 +179,18 @@ def errors_updated(
     rows = _timed(incoming.errors(), at)
     updates, _ = resolve_emptied(rows, There(old), ERROR_SCHEMA, Rules(), emptying, at)
     return updates.drop_columns([TIME_COLUMN])
+
+
+def undecoded(incoming: Incoming) -> Undecoded | None:
+    """The values that could not be decoded, if there are any."""
+    bad = incoming.table.filter(incoming.table["_error"].is_valid())
+    if not bad.num_rows:
+        return None
+    order = [("_partition", "ascending"), ("_offset", "ascending")]
+    (first,) = (
+        bad.select(["_partition", "_offset", "_error"]).sort_by(order).slice(0, 1).to_pylist()
+    )
+    return Undecoded(bad.num_rows, first["_partition"], first["_offset"], first["_error"])
 
 
 def difference(new: pa.Table, old: pa.Table) -> pa.Table:

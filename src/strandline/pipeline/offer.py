@@ -4,6 +4,7 @@ offered                                   then
 --------------------------------------    -----------------------------------------
 no row by any source                      nothing: forget when the first one came
 `rows_max` rows or `bytes_max` bytes      close at once
+a transaction that a source initiated     close at once
 some, the first `delay_ms` ago or more    close
 some, younger                             wait for as long as is left
 """
@@ -29,6 +30,8 @@ class Offered:
     bytes: int = 0
     begins: bool = False
     """It says where partitions begin that nothing was taken from so far."""
+    closes: bool = False
+    """It is a transaction by itself: nothing is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def closing(
     total = sum(offer.bytes for offer in offers.values())
     first = now_ms if since_ms is None else since_ms
     left = first + settings.delay_ms - now_ms
-    if rows >= settings.rows_max or total >= settings.bytes_max or left <= 0:
+    full = rows >= settings.rows_max or total >= settings.bytes_max
+    if full or left <= 0 or any(offer.closes for offer in offers.values()):
         return Close()
     return Wait(min(left, settings.poll_ms), first)

@@ -25,7 +25,7 @@ from strandline.parts.consolidate import consolidate
 from strandline.reading.events import Progress, Updates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     from strandline.handles.shard import Shard
@@ -50,7 +50,15 @@ class Transaction:
 class Outgoing:
     """Follows a collection, and its error collection if it has one. Close it."""
 
-    def __init__(self, shard: Shard, errors: Shard | None, after: Time, hold: str) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        errors: Shard | None,
+        after: Time,
+        hold: str,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        """`columns` are those that the sink knows: the collection may get more."""
         self._shards = [each for each in (shard, errors) if each is not None]
         self._hold = hold
         self.reached = after
@@ -65,7 +73,9 @@ class Outgoing:
         start = self._start(after)
         try:
             for each in self._shards:
-                self._follows.append(_Following(each, start, snapshot=after == NOTHING_YET))
+                seen = columns if each is shard else None
+                follow = _Following(each, start, seen, snapshot=after == NOTHING_YET)
+                self._follows.append(follow)
         except BaseException:
             self.close()
             raise
@@ -146,8 +156,12 @@ class Outgoing:
 class _Following:
     """One subscription, its updates by time."""
 
-    def __init__(self, shard: Shard, start: Time, *, snapshot: bool) -> None:
-        self._subscription: Subscription = shard.subscribe(start, snapshot=snapshot)
+    def __init__(
+        self, shard: Shard, start: Time, columns: Sequence[str] | None, *, snapshot: bool
+    ) -> None:
+        self._subscription: Subscription = shard.subscribe(
+            start, snapshot=snapshot, columns=columns
+        )
         self.frontier = start if snapshot else start + 1
         """Every time before it has arrived."""
         self._tables: list[pa.Table] = []

@@ -13,12 +13,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from strandline.connectors.registry import fetch
 from strandline.connectors.sink import SinkPorts
 from strandline.errors import HandleClosedError, NotFoundError, StalledError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
 from strandline.journal.staging import program_text
 from strandline.model.ids import printable
+from strandline.pipeline.amend import amend, instead, table_of
 from strandline.pipeline.catalog import TABLE, VIEW
 from strandline.pipeline.life import Life
 from strandline.pipeline.planner import Planner
@@ -29,9 +31,11 @@ from strandline.pipeline.replay import replay
 from strandline.pipeline.report import history_of, status_of
 from strandline.pipeline.requests import Requests
 from strandline.pipeline.rig import rigged
+from strandline.pipeline.rows import refuse_undecodable
 from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
+from strandline.pipeline.upstream import upstreams
 from strandline.views.parse import parse
 from strandline.views.render import render
 
@@ -53,8 +57,10 @@ if TYPE_CHECKING:
     from strandline.pipeline.replay import Replayed
     from strandline.pipeline.report import PipelineStatus, TransactionSummary
     from strandline.pipeline.rig import Rig
+    from strandline.pipeline.rows import Rows
     from strandline.pipeline.runner import Status
     from strandline.reading.subscribe import Subscription
+    from strandline.views.declared import Table
     from strandline.views.program import Program
 
 POLL_MS = 50
@@ -210,6 +216,29 @@ class Pipeline:
         work.adopt(declared.name, refs)
         return work.commit(timeout_ms=timeout_ms)
 
+    def amend(
+        self,
+        t: Time,
+        endpoint: str,
+        *,
+        reason: str,
+        take: Mapping[str, tuple[int, int]] | None = None,
+        rows: Rows | None = None,
+        empty: bool = False,
+    ) -> None:
+        """Replace what the sealed transaction `t` reads from an endpoint whose rows are gone.
+
+        Say by what: the part of its ranges that can still be read (`take`), `rows`, or nothing
+        (`empty`). It is on record with the reason, and the source goes on after all that was
+        sealed. Refused once the transaction has an answer: rows of it may have landed.
+        """
+        self._check_open()
+        amend(self._journal, self.program, (t, endpoint), instead(take, rows, empty=empty), reason)
+
+    def fed_by(self, endpoint: str) -> Table:
+        """The table that an endpoint feeds in the transaction that is sealed."""
+        return table_of(self._standing(), self.program, endpoint)
+
     def push(
         self,
         table: str,
@@ -221,6 +250,7 @@ class Pipeline:
     ) -> Pushed:
         """Push rows to a table `USING http`, in its format; returns once they are sealed.
 
+        What can't be decoded is refused here if the table says `onError 'fail'`.
         A replica has to run in this process. Under a producer's name and its sequence number, the
         same push may be repeated, also to another replica: it counts once.
         """
@@ -231,6 +261,8 @@ class Pipeline:
         if desk is None or not self._life.runs:
             reason = "no replica runs in this process" if desk else "it is not USING http"
             raise UsageError(f"rows can't be pushed to {declared.name} here: {reason}")
+        if declared.on_error == "fail":
+            refuse_undecodable(values, declared)
         # Another replica may have sealed what this producer pushed there.
         sealed = self._journal.refresh().producers.get(declared.name, {})
         return desk.push(
@@ -282,7 +314,7 @@ class Pipeline:
         self._standing()
         if self._gauges is None:
             # Sources of its own: those that a replica uses belong to the task that runs it.
-            self._gauges = open_sources(self.program, self._means.ports(self.store))
+            self._gauges = self._sources(self.program)
         return status_of(self._journal, self._gauges)
 
     def history(self, count: int = 20) -> list[TransactionSummary]:
@@ -394,13 +426,18 @@ class Pipeline:
                 self.name,
                 program,
                 self.text,
-                sources=open_sources(program, ports),
+                sources=self._sources(program),
                 computer=self._made().computer,
                 settings=self._means.settings,
-                reopen=lambda earlier, names: open_sources(earlier, ports, names),
+                reopen=self._sources,
                 sinks=targets(program, SinkPorts(ports.resolve, self.store.env.random.token)),
+                fetch=lambda split: fetch(split, ports.resolve),
             )
         return self._rig
+
+    def _sources(self, program: Program, names: frozenset[str] | None = None) -> dict[str, Source]:
+        ports = self._means.ports(self.store)
+        return open_sources(program, ports, names, shards=upstreams(self.store, self.name))
 
     def _check_open(self) -> None:
         if self._closed:

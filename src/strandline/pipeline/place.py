@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from strandline.pipeline.catalog import VIEW, errors_of
 
 if TYPE_CHECKING:
@@ -32,6 +34,13 @@ class Target:
     identity: Mapping[str, str]
     """What says which target it is: the connector, and those of its options that name it."""
     open: Callable[[Delivered], Sink]
+    columns: tuple[str, ...] | None = None
+    """Of the table that it publishes, as they are declared: it may get more; `None`: all."""
+
+    def delivered(self, schema: pa.Schema) -> pa.Schema:
+        """The columns that the target gets, of a collection that has these."""
+        names = schema.names if self.columns is None else self.columns
+        return pa.schema([schema.field(name) for name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,13 @@ def placed(store: Store, standing: Standing, target: Target) -> Place | None:
         shard,
         None if wrong is None else store.shard(wrong.shard),
         lineage_of(shard.id, target.identity),
-        f"sink.{standing.pipeline}.{target.name}",
+        hold_of(standing.pipeline, target.name),
     )
+
+
+def hold_of(pipeline: str, sink: str) -> str:
+    """What a sink calls its hold on the shards that it publishes."""
+    return f"sink.{pipeline}.{sink}"
 
 
 def lineage_of(shard_id: str, identity: Mapping[str, str]) -> str:

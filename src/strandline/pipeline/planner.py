@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.connectors.position import Range
-from strandline.connectors.source import Limits
-from strandline.errors import ConflictError, UsageError
+from strandline.connectors.source import Holding, Initiating, Limits
+from strandline.errors import ConflictError, SourceError, SourceGoneError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
-from strandline.journal.staging import stage
+from strandline.journal.staging import is_stale, stage
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.compute import Intake, Work
+from strandline.pipeline.evolve import evolved
+from strandline.pipeline.forgetful import is_forgetful, stage_range, unstage
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.offer import Offered, Wait, closing
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from strandline.handles.write import Writer
     from strandline.journal.handles import Handle
     from strandline.journal.record import StagedRef
-    from strandline.journal.standing import Sealed, Standing
+    from strandline.journal.sealed import Sealed
+    from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
 
 TRANSACTION = "transaction"
@@ -66,6 +69,7 @@ class Planner:
             self._since_ms = verdict.since_ms
             return verdict.for_ms
         self._since_ms = None
+        self._secure(offers)
         inputs = self._offered(standing, offers)
         if isinstance(self._seal(standing, inputs), Lost):
             self._unstage(inputs)
@@ -85,19 +89,21 @@ class Planner:
             pipeline=self._rig.journal.pipeline,
             time=sealed.t,
             now_ms=sealed.begin.now_ms,
-            program=self._rig.program,
-            intakes=tuple(self.intake(each) for each in sealed.inputs),
+            program=evolved(self._rig.program, standing.added),
+            intakes=tuple(self.intake(each) for each in sealed.reads),
             shards=shards,
             builds=builds(standing, sealed.t),
             writers=writers,
+            # Always: what is computed again now may have come before a table got more columns.
+            seen={each.name: tuple(each.columns.names) for each in self._rig.program.tables},
         )
 
     def intake(self, sealed: Input) -> Intake:
         """Where the rows of an input are, for whoever computes."""
         if sealed.taken is None or sealed.staged:
-            return Intake(
-                sealed.endpoint, sealed.table, staged=sealed.staged, replace=sealed.replace
-            )
+            # A reload that was amended away is none: it must not empty its table.
+            replaces = sealed.replace and bool(sealed.staged)
+            return Intake(sealed.endpoint, sealed.table, staged=sealed.staged, replace=replaces)
         source = self._rig.sources.get(sealed.endpoint)
         if source is None:
             raise UsageError(
@@ -106,6 +112,20 @@ class Planner:
             )
         splits = tuple(source.splits(Range(dict(sealed.taken))))
         return Intake(sealed.endpoint, sealed.table, splits)
+
+    def lost(self, sealed: Sealed) -> str:
+        """The endpoint whose sealed rows can't be read any more, by its own word; else empty."""
+        for each in sealed.reads:
+            source = self._rig.sources.get(each.endpoint)
+            if source is None or each.taken is None or each.staged:
+                continue
+            try:
+                source.check(Range(dict(each.taken)))
+            except SourceGoneError:
+                return each.endpoint
+            except SourceError:
+                continue
+        return ""
 
     def _explicit(self, standing: Standing) -> bool:
         """Carry out what the user of one handle said; open ones are left alone.
@@ -171,8 +191,16 @@ class Planner:
             taken = source.plan(start, limits)
             if taken is not None:
                 begins = not taken.parts.keys() <= start.keys()
-                offers[endpoint] = Offered(taken, taken.rows, begins=begins)
+                closes = isinstance(source, Initiating) and source.initiates
+                offers[endpoint] = Offered(taken, taken.rows, begins=begins, closes=closes)
         return offers
+
+    def _secure(self, offers: Mapping[str, Offered]) -> None:
+        """What is sealed has to stay until it is acknowledged, where that is for us to say."""
+        for endpoint, offer in sorted(offers.items()):
+            source = self._rig.sources[endpoint]
+            if isinstance(source, Holding):
+                source.secure(offer.taken)
 
     def _pushed(self, standing: Standing, endpoint: str, limits: Limits) -> dict[str, Offered]:
         """What was pushed here, without what the journal has already."""
@@ -185,27 +213,32 @@ class Planner:
         return {endpoint: Offered(staging.taken, staging.taken.rows, staging.rows.nbytes)}
 
     def _offered(self, standing: Standing, offers: Mapping[str, Offered]) -> list[Input]:
-        return [
-            self._input(standing, endpoint, offer) for endpoint, offer in sorted(offers.items())
-        ]
+        inputs: list[Input] = []
+        try:
+            for endpoint, offer in sorted(offers.items()):
+                inputs.append(self._input(standing, endpoint, offer))
+        except BaseException:
+            self._unstage(inputs)
+            raise
+        return inputs
 
     def _input(self, standing: Standing, endpoint: str, offer: Offered) -> Input:
-        """Pushed rows are not there a second time, so they are staged before they are sealed."""
+        """Rows that may not be there a second time are staged before they are sealed."""
         staging = self._stagings.get(endpoint)
+        source, env, name = self._rig.sources[endpoint], self._rig.store.env, standing.pipeline
         refs: tuple[StagedRef, ...] = ()
         producers: dict[str, int] = {}
         if staging is not None:
             payload = packed_rows(pa.Table.from_batches([staging.rows]))
-            env, rows = self._rig.store.env, staging.rows.num_rows
-            refs = (stage(env, self._rig.journal.pipeline, payload, rows=rows),)
+            refs = (stage(env, name, payload, rows=staging.rows.num_rows),)
             producers = staging.producers
+        elif is_forgetful(source) and not offer.taken.empty:
+            refs = stage_range(env, name, source.splits(offer.taken), self._rig.fetch)
         return Input(standing.next_t, endpoint, endpoint, offer.taken.parts, refs, producers)
 
     def _unstage(self, inputs: Sequence[Input]) -> None:
         """Another entry came first: no record will ever refer to what was staged for this one."""
-        env = self._rig.store.env
-        for ref in (ref for each in inputs for ref in each.staged):
-            env.patient(lambda key=ref.key: env.blob.delete(key))  # type: ignore[misc]
+        unstage(self._rig.store.env, [ref for each in inputs for ref in each.staged])
 
     def _acknowledge(self) -> None:
         """The journal has what was pushed: whoever pushed it may know."""
@@ -219,6 +252,10 @@ class Planner:
         """One entry: all of it is sealed, or somebody else was faster and none of it is."""
         rig = self._rig
         now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
+        staged = () if handle else (ref for each in inputs for ref in each.staged)
+        if any(is_stale(ref, now_ms) for ref in staged):
+            # This process stood still for so long that fsck may have swept what it staged.
+            return Lost(rig.journal.refresh())
         t, versions = standing.next_t, dict(rig.computer.versions)
         begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
         return rig.journal.propose(standing, [begin, *inputs, Seal(t)])

@@ -3,7 +3,8 @@
 Each has a key of its own, `replicas/<pipeline>/<name>`, and writes to it about once a second. Who
 has not written for `SILENT_MS`, by the store's clock, may be dead: nobody says of it that it runs.
 A name is used again once its replica ended or fell silent, so there are as many keys as replicas
-were ever there at once.
+were ever there at once. Whoever starts a replica again that was killed asks for its name at once:
+it waits until the dead one is silent.
 """
 
 from __future__ import annotations
@@ -96,6 +97,17 @@ class Presence:
                 continue
             return f"r{number}"
         raise ConflictError(f"pipeline {self.pipeline}: no name is left for a replica")
+
+    def wait_for(self, name: str) -> None:
+        """Return when a name is free, or its replica was seen to live: `claim` refuses it then."""
+        register = self._register(valid_name(name, "replica"))
+        deadline = self._env.clock.monotonic_ms() + SILENT_MS + BEAT_MS
+        before = now = register.read()
+        while now is not None and now == before and self._env.clock.monotonic_ms() < deadline:
+            if not seen(name, now, self._env.patient(self._env.consensus.now_ms)).alive:
+                return
+            self._env.tasks.sleep(BEAT_MS // 10)
+            now = register.read()
 
     def say(self, name: str, said: Said) -> bool:
         """Say something under a name that was claimed; `False` if another one has it by now."""

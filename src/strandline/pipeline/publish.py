@@ -208,11 +208,14 @@ class Publisher:
         epoch = self._journal.standing.epoch
         address = Address(self._store.id, self._journal.pipeline, self.target.name, place.lineage)
         self._place = place
-        self._sink = sink = self.target.open(Delivered(address, place.shard.schema))
+        columns = self.target.delivered(place.shard.schema)
+        self._sink = sink = self.target.open(Delivered(address, columns))
         sink.prepare()
         mark = self._claims.check().marks.get(place.lineage)
         self._progress = self._start(sink, place, d.started(mark, sink.progress(), epoch))
-        self._outgoing = Outgoing(place.shard, place.errors, self._progress, place.hold)
+        self._outgoing = Outgoing(
+            place.shard, place.errors, self._progress, place.hold, self.target.columns
+        )
         self._came_to(self._progress)
 
     def _start(self, sink: Sink, place: Place, start: d.Start) -> Time:

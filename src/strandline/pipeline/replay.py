@@ -20,10 +20,11 @@ from strandline.pipeline.planner import Planner
 from strandline.pipeline.rig import under
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from strandline.journal.log import Journal
-    from strandline.journal.standing import Sealed, Standing
+    from strandline.journal.sealed import Sealed
+    from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
     from strandline.pipeline.rig import Rig
 
@@ -36,6 +37,12 @@ class Recorded:
     """When it was sealed."""
     sealed: Sealed
     commit: Commit
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Of who gave the answer."""
+        answer = self.sealed.answer
+        return {} if answer is None else answer.versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ def again(rig: Rig, planner: Planner, each: Recorded, *, deltas: bool = True) ->
     if deltas:
         on_record = agree.unpacked(each.commit.deltas)
         found += agree.differences("collection", on_record, computed.digests())
-    equal = agree.same_versions(rig.computer.versions, each.sealed.begin.versions)
+    equal = agree.same_versions(rig.computer.versions, each.versions)
     if found and equal:
         raise ReplayDivergedError(agree.divergence(rig.journal.pipeline, each.sealed.t, found))
     return Replayed(each.sealed.t, sum(one.count for one in inputs.values()), tuple(found))

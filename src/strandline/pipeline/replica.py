@@ -15,35 +15,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.errors import (
-    ConflictError,
     FencedError,
     JournalError,
-    ReplayDivergedError,
-    StrandlineError,
     UsageError,
 )
 from strandline.journal import next as n
 from strandline.journal.checkpoint import Checkpoints, Facts
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
-from strandline.journal.record import Commit, Endpoint, Promote
+from strandline.journal.record import Endpoint, Promote
 from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.pipeline import agree
-from strandline.pipeline.catalog import binds, shards
-from strandline.pipeline.land import Landing
+from strandline.pipeline.catalog import binds
+from strandline.pipeline.collected import open_collection
+from strandline.pipeline.finish import Finishing
 from strandline.pipeline.planner import Planner
-from strandline.pipeline.retain import cut, keep
+from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
+from strandline.pipeline.upstream import release_removed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.connectors.source import Source
     from strandline.journal.record import Record
-    from strandline.journal.standing import Sealed, Standing
+    from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
-    from strandline.pipeline.compute import Computed
     from strandline.pipeline.rig import Rig
 
 
@@ -53,11 +51,9 @@ class Replica:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._journal = rig.journal
-        self._landing = Landing(rig.store, rig.timeline)
         self._planner = Planner(rig)
-        self._me = n.Me(rig.program.hash)
-        self.noted: tuple[str, ...] = ()
-        """Differences between unequal versions that were adopted, newest transaction only."""
+        self._finishing = Finishing(rig, self._planner)
+        self._me = n.Me(rig.program.hash, versions=rig.computer.versions)
 
     @property
     def standing(self) -> Standing:
@@ -69,6 +65,11 @@ class Replica:
         """Whether nothing waits to be sealed, as far as this replica has seen."""
         return self._planner.idle
 
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """Differences between unequal versions that were adopted, newest transaction only."""
+        return self._finishing.noted
+
     def want(self, what: n.Want) -> None:
         """Ask for a checkpoint or a promotion; it comes when it may."""
         self._me = replace(self._me, want=what)
@@ -79,7 +80,7 @@ class Replica:
 
     def renew(self) -> None:
         """Give up writers whose lease was lost; new ones are opened when they are needed."""
-        self._landing.close()
+        self._finishing.close()
 
     def step(self) -> float:
         """Carry out one decision; returns for how many ms there is nothing to do."""
@@ -90,7 +91,7 @@ class Replica:
                 self._promote(standing)
             case n.Compute():
                 self._join(standing)
-                self._finish(standing, step.sealed)
+                self._finishing.finish(standing, step.sealed)
             case n.Plan():
                 self._join(standing)
                 return self._planner.plan(standing)
@@ -98,22 +99,23 @@ class Replica:
                 self._join(standing)
                 self._checkpoint(standing)
             case _:
-                _stop(self._journal.pipeline, step)
+                _stop(self._journal.pipeline, step, self._me.versions)
         return 0
 
     def close(self) -> None:
-        self._landing.close()
+        self._finishing.close()
 
     def _promote(self, standing: Standing) -> None:
         """Program, names and epoch in one entry: who comes second finds them, and joins."""
         rig = self._rig
+        versions = dict(rig.computer.versions)
         records: list[Record] = []
         if rig.program.hash not in standing.programs:
             env = rig.store.env
             records.append(program_record(env, standing.pipeline, rig.program.hash, rig.text))
         records += binds(list(rig.collections), standing.bindings)
         records += _endpoints(standing, rig.sources)
-        records.append(Promote(standing.epoch + 1, rig.program.hash))
+        records.append(Promote(standing.epoch + 1, rig.program.hash, versions))
         if not isinstance(self._journal.propose(standing, records), Lost):
             # It joins its own epoch like everybody else: only then are all shards there for sure.
             self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
@@ -123,88 +125,11 @@ class Replica:
         if self._me.epoch is None:
             with under(self._rig, standing) as rig:
                 for each in rig.collections:
-                    rig.store.shard(each.shard, each.columns, each.key)
+                    open_collection(rig.store, each, standing.added)
                     rig.attach(each.shard)
                 keep(rig, standing)
+                release_removed(rig.store, standing)
             self._me = replace(self._me, epoch=standing.epoch)
-
-    def _finish(self, standing: Standing, sealed: Sealed) -> None:
-        """Compute what is sealed, land it, commit it: whoever began it, under its own program."""
-        try:
-            with under(self._rig, standing) as rig:
-                bound = shards(standing, list(rig.collections))
-                computed = self._compute(rig, standing, sealed, bound)
-        except StrandlineError:
-            if not self._overtaken(sealed):
-                raise
-            # What it needs may be merged, forgotten or released by now: nobody needs it any more.
-            return
-        if self._overtaken(sealed):
-            # Nothing may be landed at a time that is committed: a shard that had no change at it
-            # would take one.
-            self._compare_with_record(standing, sealed, computed)
-            return
-        self._land_and_commit(standing, sealed, computed, bound)
-
-    def _compute(
-        self, rig: Rig, standing: Standing, sealed: Sealed, bound: Mapping[str, str]
-    ) -> Computed:
-        planner = self._planner if rig is self._rig else Planner(rig)
-        writers = self._landing.writers(bound)
-        return rig.computer.compute(planner.work(standing, sealed, bound, writers))
-
-    def _overtaken(self, sealed: Sealed) -> bool:
-        return self._journal.refresh().committed.settled(sealed.t)
-
-    def _land_and_commit(
-        self, standing: Standing, sealed: Sealed, computed: Computed, bound: Mapping[str, str]
-    ) -> None:
-        self._landing.land(computed, bound, sealed.t, standing.epoch)
-        settled = self._landing.settled(bound, sealed.t)
-        if self._overtaken(sealed):
-            self._compare_with_record(standing, sealed, computed)
-            return
-        found = agree.differences("collection", settled, computed.digests())
-        self._judge(sealed, found)
-        env = self._rig.store.env
-        instant_ms = standing.not_before(env.patient(env.consensus.now_ms))
-        record = Commit(
-            sealed.t,
-            standing.epoch,
-            instant_ms,
-            agree.packed(computed.inputs),
-            agree.packed(settled),
-        )
-        if isinstance(self._journal.propose(standing, [record]), Lost):
-            self._compare_with_record(standing, sealed, computed)
-
-    def _compare_with_record(self, standing: Standing, sealed: Sealed, computed: Computed) -> None:
-        """A peer committed it first; its answer is the answer, and must be ours."""
-        commit = self._committed(standing, sealed)
-        if commit is None:
-            return
-        inputs = agree.unpacked(commit.inputs)
-        deltas = agree.unpacked(commit.deltas)
-        found = agree.differences("endpoint", inputs, computed.inputs)
-        found += agree.differences("collection", deltas, computed.digests())
-        self._judge(sealed, found)
-
-    def _committed(self, standing: Standing, sealed: Sealed) -> Commit | None:
-        """The COMMIT of a time that was sealed in `standing`; `None` if it is cut, or not there."""
-        try:
-            for _, record in self._journal.records(standing.lsn + 1):
-                if isinstance(record, Commit) and record.t == sealed.t:
-                    return record
-        except (ConflictError, UsageError):
-            # It was cut, before or while it was read.
-            return None
-        return None
-
-    def _judge(self, sealed: Sealed, found: list[str]) -> None:
-        """Unequal versions may differ: that is noted. Equal ones may not: this replica stops."""
-        self.noted = tuple(found)
-        if found and agree.same_versions(self._rig.computer.versions, sealed.begin.versions):
-            raise ReplayDivergedError(agree.divergence(self._journal.pipeline, sealed.t, found))
 
     def _checkpoint(self, standing: Standing) -> None:
         """Publish one, let sources forget what is before it, and cut what nobody needs."""
@@ -219,6 +144,7 @@ class Replica:
         for endpoint, source in rig.sources.items():
             source.acknowledge(after.acknowledged.get(endpoint, {}))
         keep(rig, after)
+        release(rig, after)
         cut(rig, checkpoints, after)
 
     def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
@@ -238,7 +164,7 @@ def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> list[Endpoi
     ]
 
 
-def _stop(pipeline: str, step: n.Step) -> None:
+def _stop(pipeline: str, step: n.Step, ours: Mapping[str, str]) -> None:
     """The steps that end a replica, each with what to do about it."""
     match step:
         case n.Fenced(epoch=epoch):
@@ -249,6 +175,12 @@ def _stop(pipeline: str, step: n.Step) -> None:
             raise UsageError(
                 f"pipeline {pipeline} runs program {theirs[:12]}, and this is another one: run "
                 "that one, or promote this one"
+            )
+        case n.WrongVersions(theirs=versions):
+            raise UsageError(
+                f"pipeline {pipeline} is run by {agree.versions_text(dict(versions))} in this "
+                f"epoch, and this is {agree.versions_text(ours)}: run those versions, look on with "
+                "--read-only, or promote"
             )
         case n.Regressed(epoch=epoch):
             raise JournalError(

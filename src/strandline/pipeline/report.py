@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.connectors.push import PushSource
 from strandline.connectors.source import Limits
 from strandline.errors import NotFoundError, SourceError
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
-from strandline.journal.record import Begin, Commit
+from strandline.journal.record import Amend, Begin, Commit
 from strandline.pipeline import agree
 from strandline.pipeline.presence import SILENT, Presence
 from strandline.pipeline.requests import Requests
@@ -94,6 +95,8 @@ class TransactionSummary:
     """By collection that changed, rows more or fewer."""
     handle: str | None
     """If it was an explicit one."""
+    amended: dict[str, str]
+    """By endpoint whose input was replaced after it was sealed, the reason."""
 
 
 def status_of(journal: Journal, sources: Mapping[str, Source] | None = None) -> PipelineStatus:
@@ -158,15 +161,18 @@ def history_of(journal: Journal, count: int) -> list[TransactionSummary]:
 def _summaries(journal: Journal, start: int) -> list[TransactionSummary]:
     found = []
     begun: Begin | None = None
+    amended: dict[str, str] = {}
     for _, record in journal.records(start):
         if isinstance(record, Begin):
-            begun = record
+            begun, amended = record, {}
+        if isinstance(record, Amend):
+            amended[record.endpoint] = record.reason
         if isinstance(record, Commit) and begun is not None:
-            found.append(_summary(begun, record))
+            found.append(_summary(begun, amended, record))
     return found
 
 
-def _summary(begun: Begin, commit: Commit) -> TransactionSummary:
+def _summary(begun: Begin, amended: dict[str, str], commit: Commit) -> TransactionSummary:
     inputs = {name: each.count for name, each in agree.unpacked(commit.inputs).items()}
     changes = {name: each.count for name, each in agree.unpacked(commit.deltas).items()}
     return TransactionSummary(
@@ -178,6 +184,7 @@ def _summary(begun: Begin, commit: Commit) -> TransactionSummary:
         inputs=inputs,
         changes=changes,
         handle=begun.handle,
+        amended=amended,
     )
 
 
@@ -195,7 +202,7 @@ def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> tuple[Endpo
 
 
 def _behind(source: Source | None, position: Position) -> int | None:
-    if source is None or not source.replayable:
+    if source is None or isinstance(source, PushSource):
         return None
     try:
         offered = source.plan(position, Limits())

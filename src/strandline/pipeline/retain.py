@@ -2,6 +2,7 @@
 
 shards     `retain` transactions, or all; and a hold on the last commit, which the next
            transaction reads: it is moved at checkpoints, since an idle shard costs nothing
+sinks      what each has not delivered yet; one that was removed lets go at the next checkpoint
 journal    from the checkpoint before those transactions on, with what they staged
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import ConflictError
 from strandline.journal.record import Checkpoint
+from strandline.pipeline.place import hold_of
 from strandline.shard.state import Retention
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ def keep(rig: Rig, standing: Standing) -> None:
         if shard.state().retention != rule:
             shard.retain(rule)
         shard.hold(rig.timeline, since, epoch=standing.epoch, note=note)
+
+
+def release(rig: Rig, standing: Standing) -> None:
+    """Let go of what sinks hold that the program no longer has: nobody will ever take it."""
+    theirs = hold_of(standing.pipeline, "")
+    ours = {hold_of(standing.pipeline, target.name) for target in rig.sinks}
+    for bound in standing.bindings.values():
+        shard = rig.store.shard(bound.shard)
+        for name in shard.state().holds:
+            if name.startswith(theirs) and name not in ours:
+                shard.release_hold(name)
 
 
 def cut(rig: Rig, checkpoints: Checkpoints, standing: Standing) -> None:

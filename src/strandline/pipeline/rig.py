@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from strandline.connectors.push import PushSource
+from strandline.connectors.registry import fetch as fetch_split
 from strandline.errors import JournalError
 from strandline.journal.log import Journal
 from strandline.journal.staging import program_text
@@ -17,9 +18,11 @@ from strandline.pipeline.sources import close_sources
 from strandline.views.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from strandline.connectors.source import Source
+    import pyarrow as pa
+
+    from strandline.connectors.source import Source, Split
     from strandline.handles.store import Store
     from strandline.journal.standing import Standing
     from strandline.pipeline.catalog import Collection
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
     from strandline.pipeline.place import Target
     from strandline.pipeline.settings import PipelineSettings
     from strandline.views.program import Program
+
+
+def _fetch(split: Split) -> Iterator[pa.RecordBatch]:
+    return fetch_split(split, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,11 @@ class Rig:
 
     sinks: Sequence[Target] = ()
     """What is published, and where."""
+    fetch: Callable[[Split], Iterable[pa.RecordBatch]] = _fetch
+    """Reads what is staged before it is sealed, in this process."""
+    strict: frozenset[str] = frozenset()
+    """Tables that nothing is committed of while a value can't be decoded (`onError 'fail'`). It
+    does not change what is computed, so it is what the user says now, not what is on record."""
 
 
 @contextmanager
@@ -98,6 +110,7 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
     settings: PipelineSettings,
     reopen: Callable[[Program, frozenset[str]], Mapping[str, Source]] | None = None,
     sinks: Sequence[Target] = (),
+    fetch: Callable[[Split], Iterable[pa.RecordBatch]] = _fetch,
 ) -> Rig:
     """The rig of a program on a store."""
     journal = Journal(store.env, name)
@@ -121,4 +134,6 @@ def rigged(  # noqa: PLR0913 - each comes from another place, and assembly bring
         },
         reopen=reopen,
         sinks=sinks,
+        fetch=fetch,
+        strict=frozenset(each.name for each in program.tables if each.on_error == "fail"),
     )

@@ -14,6 +14,7 @@ from strandline.connectors.reading import reading
 from strandline.errors import SchemaError, UsageError
 from strandline.model.columntype import cast
 from strandline.model.ids import printable
+from strandline.pipeline.meaning import reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +67,13 @@ def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
     if not table.key:
         raise SchemaError(f"table {table.name} has no key, so nothing can be deleted from it")
     return made.append_column(layout.DELETE, pa.array(deletes, pa.bool_()))
+
+
+def refuse_undecodable(values: Sequence[bytes | None], table: Table) -> None:
+    """`SchemaError` names the first value that is no row of the table."""
+    found = decode(layout.raw_batch(values, PARTITION, range(len(values))), reading_of(table)).table
+    for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
+        raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
 
 
 def _split(line: bytes, number: int) -> tuple[bool, bytes]:

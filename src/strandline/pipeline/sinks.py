@@ -22,9 +22,15 @@ def targets(program: Program, ports: SinkPorts) -> list[Target]:
             each.source,
             sink_identity(each.connector, each.options),
             partial(_opened, each, ports),
+            _columns(program, each.source),
         )
         for each in program.sinks
     ]
+
+
+def _columns(program: Program, source: str) -> tuple[str, ...] | None:
+    table = program.table(source)
+    return None if table is None else tuple(table.columns.names)
 
 
 def _opened(declared: Declared, ports: SinkPorts, what: Delivered) -> Sink:

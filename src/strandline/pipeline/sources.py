@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from strandline.connectors.generator import columns_option
-from strandline.connectors.push import PushSource
 from strandline.connectors.reading import OPTIONS
 from strandline.connectors.registry import open_source
 from strandline.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from strandline.connectors.source import Ports, Source
+    from strandline.connectors.source import Changes, Ports, Source
     from strandline.views.declared import Table
     from strandline.views.program import Program
 
@@ -24,19 +26,24 @@ _FILES = ("format", "csv.columns", "csv.delimiter")
 
 
 def open_sources(
-    program: Program, ports: Ports, names: Collection[str] | None = None
+    program: Program,
+    ports: Ports,
+    names: Collection[str] | None = None,
+    *,
+    shards: Callable[[str], Callable[[str], Changes]] | None = None,
 ) -> dict[str, Source]:
     """One source for each table, or for those of these names, by the table's name, which is its
-    endpoint's name, too."""
+    endpoint's name, too. `shards` opens shards for an endpoint."""
     opened: dict[str, Source] = {}
     try:
         for table in program.tables:
             if names is not None and table.name not in names:
                 continue
             name = _CONNECTORS.get(table.connector, table.connector)
-            _refuse_unbuilt(table)
-            source = opened[table.name] = open_source(name, options_of(table), ports)
-            refuse_forgetful(table.name, source)
+            _refuse_new_columns(table)
+            if shards is not None:
+                ports = replace(ports, changes=shards(table.name))
+            opened[table.name] = open_source(name, options_of(table), ports)
     except BaseException:
         close_sources(opened)
         raise
@@ -50,28 +57,27 @@ def options_of(table: Table) -> dict[str, str]:
         own |= {name: table.options[name] for name in _FILES if name in table.options}
     if table.connector == "generator" and "columns" not in own and table.key:
         own["columns"] = columns_option(table.columns, table.key[0])
+    if table.connector == "strandline":
+        own |= _shard_options(table)
     return own
 
 
-def refuse_forgetful(table: str, source: Source) -> None:
-    """What is sealed has to be there until it is computed; only pushes are staged so far."""
-    if not source.replayable and not isinstance(source, PushSource):
+def _shard_options(table: Table) -> dict[str, str]:
+    """Exactly the table's columns are read: a shard may have more, and get more."""
+    if table.envelope == "debezium":
         raise UsageError(
-            f"table {table}: its source may lose rows of a range that was sealed (a compacted "
-            "topic, or one whose settings can't be read); use a topic that keeps its rows"
+            f"table {table.name}: a shard has rows and no messages: leave out envelope 'debezium'"
         )
+    own = {"columns": msgspec.json.encode(table.columns.names).decode()}
+    if table.envelope == "upsert":
+        own["key"] = msgspec.json.encode(table.key).decode()
+    return own
 
 
-def _refuse_unbuilt(table: Table) -> None:
-    if table.on_error != "collect":
+def _refuse_new_columns(table: Table) -> None:
+    if table.connector == "strandline" and table.options.get("newColumns", "ignore") != "ignore":
         raise UsageError(
-            f"table {table.name}: onError 'fail' is not built yet, as nothing could be done about "
-            f"what it stops at; leave it out and look at {table.errors}"
-        )
-    if table.options.get("newColumns", "ignore") != "ignore":
-        raise UsageError(
-            f"table {table.name}: newColumns 'add' is not built yet: declare the columns, or "
-            "leave the option out to ignore fields without one"
+            f"table {table.name}: newColumns 'add' is not built for shards: declare the columns"
         )
 
 

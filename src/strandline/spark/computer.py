@@ -80,7 +80,7 @@ class SparkComputer:
                 came = Intakes(premises, jobs, self._resolve).take()
                 deltas = Tables(premises, self._spark, jobs).deltas(came)
                 _views(premises, jobs, self._spark, deltas)
-                return Computed(came.inputs, deltas)
+                return Computed(came.inputs, deltas, came.undecoded, came.fresh)
         finally:
             self.jobs = jobs.count
 

@@ -47,7 +47,8 @@ def at_start(master: str | None, *, terminal: bool, log_config: str) -> dict[str
     """What only a new session can be given: a Spark that is quiet, and alone on a machine.
 
     `terminal` says whether somebody is watching: then stages of more than half a second show how
-    far they are. A master that is not local decides for itself where it listens.
+    far they are. A master that is not local decides for itself where it listens, and has to be
+    told a secret there (docs/clusters.md).
     """
     settings = {
         "spark.ui.enabled": "false",
@@ -58,6 +59,8 @@ def at_start(master: str | None, *, terminal: bool, log_config: str) -> dict[str
     if master is not None and is_local(master):
         settings["spark.driver.host"] = "localhost"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
+        # Others on this machine reach loopback, too. Spark draws the secret itself, and keeps it.
+        settings["spark.authenticate"] = "true"
     return settings
 
 

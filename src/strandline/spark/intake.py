@@ -11,6 +11,7 @@ stored, and of those that come only when they have come. Then a second job takes
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,12 +24,21 @@ from strandline.connectors.source import Split
 from strandline.journal.record import StagedRef
 from strandline.journal.staging import intact
 from strandline.model.digest import Digest
-from strandline.pipeline.meaning import input_digest, unpacked_rows
+from strandline.pipeline.evolve import joined
+from strandline.pipeline.meaning import (
+    fitted,
+    fresh_words,
+    input_digest,
+    undecoded,
+    unpacked_rows,
+)
 from strandline.spark import perform, slices
 from strandline.spark.changes import put_changes
 from strandline.spark.instruction import Answer
 from strandline.spark.parcels import unwrap
+from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import RETURNED_BYTES, returnable
+from strandline.spark.upstream import work_rows
 from strandline.spark.worker import bench_of, numbers_in, partition_number, reporting
 
 if TYPE_CHECKING:
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 
     from strandline.connectors.incoming import Incoming
     from strandline.connectors.source import ResolveSecret
+    from strandline.pipeline.meaning import Undecoded
     from strandline.spark.put import Bench
 
 
@@ -44,6 +55,8 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
     split: Split | None = None
     staged: StagedRef | None = None
+    work: bytes = b""
+    """Which parts of a shard hold the rows of the split, as the driver found them."""
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
@@ -73,8 +86,10 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
     rows: Answer
     errors: Answer
-    bad: int
-    """How many rows could not be decoded."""
+    bad: tuple[int, str, int, str] | None
+    """How many rows could not be decoded, and the first of them; see `Undecoded`."""
+    fresh: dict[str, str] = {}
+    """Fields without a column, where the table adds them."""
     truncations: tuple[bytes, ...] = ()
     """The order columns of truncations, an Arrow stream for each batch that has some."""
 
@@ -116,7 +131,8 @@ class Taking:
         columns = pa.ipc.read_schema(pa.py_buffer(order.columns))
         self._how = reading(columns, order.key, order.options)
         self._digest = Digest.ZERO
-        self._bad = 0
+        self._bad: Undecoded | None = None
+        self._fresh: dict[str, str] = {}
         self._ids: list[pa.Table] = []
         self._truncations: list[pa.Table] = []
 
@@ -134,14 +150,16 @@ class Taking:
         if self._ids:
             whole = pa.concat_tables(self._ids)
             errors = perform.stage(self._errors, whole.to_batches(), most)
+        bad = None if self._bad is None else astuple(self._bad)
         truncations = tuple(slices.to_stream(each) for each in self._truncations)
         digest = self._digest.pack()
-        return Took(self._order.intake, digest, rows, errors, self._bad, truncations)
+        return Took(self._order.intake, digest, rows, errors, bad, self._fresh, truncations)
 
     def _good(self) -> Iterator[pa.RecordBatch]:
         how = self._how
         for incoming in self._decoded():
             good = incoming.rows(how) if how.keyed else incoming.appended(how)
+            good = fitted(good, self._table.ground.schema)
             yield from good.combine_chunks().to_batches()
 
     def _decoded(self) -> Iterator[Incoming]:
@@ -149,7 +167,9 @@ class Taking:
         for batch in self._fetched():
             self._digest += input_digest(batch)
             incoming = decode(batch, self._how)
-            self._bad += incoming.table.num_rows - incoming.table["_error"].null_count
+            if (bad := undecoded(incoming)) is not None:
+                self._bad = bad.with_others(self._bad)
+            self._fresh = joined([self._fresh, fresh_words(incoming.fresh)])
             if self._how.keyed:
                 found = incoming.truncations(self._how)
                 self._truncations += [found] if found.num_rows else []
@@ -159,7 +179,9 @@ class Taking:
 
     def _fetched(self) -> Iterator[pa.Table]:
         for piece in self._order.pieces:
-            if piece.split is not None:
+            if piece.split is not None and piece.work:
+                yield from work_rows(decode_work(piece.work), piece.split, self._table.blob)
+            elif piece.split is not None:
                 for batch in fetch(piece.split, self._resolve):
                     yield pa.Table.from_batches([batch])
             if piece.staged is not None:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from strandline.connectors.shard import NAME
 from strandline.model.digest import Digest
 from strandline.pipeline.catalog import errors_of
-from strandline.pipeline.meaning import reading_options
+from strandline.pipeline.evolve import joined
+from strandline.pipeline.meaning import Undecoded, reading_options
 from strandline.spark import slices
 from strandline.spark.intake import Order, Piece, decode_took, encode_order, take_in
 from strandline.spark.parcels import wrap
+from strandline.spark.scanplan import encode_work
 from strandline.spark.schedule import pack, task_count
+from strandline.spark.upstream import listed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pyarrow as pa
 
     from strandline.connectors.source import ResolveSecret
@@ -40,6 +46,10 @@ class Came:
     """By table: what happens to its errors; only where there are any."""
     truncations: dict[str, list[pa.Table]] = field(default_factory=dict)
     """By table: the order columns of truncations that came."""
+    undecoded: dict[str, Undecoded] = field(default_factory=dict)
+    """By table: what could not be decoded."""
+    fresh: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By table: fields without a column, where it adds them."""
 
 
 class Intakes:
@@ -59,20 +69,27 @@ class Intakes:
             for number, intake in enumerate(self._work.intakes)
             for order in self._orders(number, intake)
         ]
-        bad: set[str] = set()
         for took in self._run(orders):
             intake = self._work.intakes[took.intake]
             came.inputs[intake.endpoint] += Digest.unpack(took.digest)
             came.rows.setdefault(intake.table, []).append(took.rows)
             came.errors.setdefault(intake.table, []).append(took.errors)
-            found = [slices.from_stream(each, "truncations") for each in took.truncations]
-            came.truncations.setdefault(intake.table, []).extend(found)
-            if took.bad:
-                bad.add(intake.table)
-        self._take_ids(came, orders, bad)
+            self._note(came, intake.table, took)
+        self._take_ids(came, orders, came.undecoded.keys())
         return came
 
-    def _take_ids(self, came: Came, orders: list[Order], bad: set[str]) -> None:
+    @staticmethod
+    def _note(came: Came, table: str, took: Took) -> None:
+        """What came beside rows."""
+        found = [slices.from_stream(each, "truncations") for each in took.truncations]
+        came.truncations.setdefault(table, []).extend(found)
+        if took.bad is not None:
+            wrong = Undecoded(*took.bad)
+            came.undecoded[table] = wrong.with_others(came.undecoded.get(table))
+        if took.fresh:
+            came.fresh[table] = joined([came.fresh.get(table, {}), took.fresh])
+
+    def _take_ids(self, came: Came, orders: list[Order], bad: Collection[str]) -> None:
         """A second look at tables whose first errors came: which of them were healed at once?"""
         again = [
             replace(order, takes_rows=False, takes_ids=True)
@@ -102,9 +119,16 @@ class Intakes:
 
     def _orders(self, number: int, intake: Intake) -> list[Order]:
         """Not more tasks than make sense, each with about as much to read."""
-        pieces = [Piece(split=each) for each in intake.splits]
+        pieces, weights = [], []
+        for each in intake.splits:
+            if each.connector == NAME:
+                works = listed(self._premises, each)
+                pieces += [Piece(split=each, work=encode_work(work)) for work in works]
+                weights += [work.size for work in works]
+            else:
+                pieces.append(Piece(split=each))
+                weights.append(each.stop - each.start)
         pieces += [Piece(staged=each) for each in intake.staged]
-        weights = [each.stop - each.start for each in intake.splits]
         weights += [each.size for each in intake.staged]
         packed = pack(weights, task_count(len(pieces), self._jobs.slots))
         if not packed:

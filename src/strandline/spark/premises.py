@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from strandline.model.schema import Schema
     from strandline.pipeline.compute import Work
     from strandline.reading.view import View
+    from strandline.shard.machine import Machine
     from strandline.shard.state import State
     from strandline.spark.desk import Stand
     from strandline.spark.landed import Load
@@ -60,6 +61,7 @@ class Premises:
         self._desks = desks
         self._stack = ExitStack()
         self._views: dict[str, View] = {}
+        self._upstream: dict[str, View] = {}
         self.work = work
         self.as_of: Time | None = work.time - 1 if work.time else None
         """What is there is there as of this time; nothing if there is none."""
@@ -83,6 +85,14 @@ class Premises:
                 settled_time(desk.name, view, self.as_of)
             self._views[collection] = view
         return view
+
+    def upstream(self, shard: str) -> tuple[Machine, View]:
+        """Another shard that rows are taken from, as it is now."""
+        desk = self._desks.of(shard)
+        view = self._upstream.get(shard)
+        if view is None:
+            view = self._upstream[shard] = self._stack.enter_context(desk.view())
+        return desk.shard.machine, view
 
     def state(self, collection: str) -> State:
         return self.view(collection).state

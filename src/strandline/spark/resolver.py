@@ -18,6 +18,7 @@ from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.parts.emptied import Emptying, There, resolve_emptied
 from strandline.parts.lookup import Keys
+from strandline.parts.tombstones import swept
 from strandline.spark import slices
 from strandline.spark.instruction import Answer, Errand, RangeWork, Site
 from strandline.spark.parcels import unwrap
@@ -68,6 +69,10 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     buried: RangeWork = RangeWork(0, 0)
     """Where all tombstones are."""
     emptied: Emptied = Emptied()
+    now_ms: int = 0
+    """What new tombstones say of when they were made."""
+    sweep_before: int | None = None
+    """Older tombstones go in this transaction, and count no more."""
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -141,7 +146,8 @@ def resolved(task: Task, blocks: PartLookup, bench_at: object) -> list[Outcome]:
     if task.tombs:
         tombs = _Gathering(bench_at(task.tombs_site), errand.inline_max)  # type: ignore[operator]
     schema = table.bench.ground.schema
-    rules = Rules(errand.compare_stored, bury=tombs is not None)
+    buried_at = task.now_ms if tombs is not None else None
+    rules = Rules(errand.compare_stored, bury=tombs is not None, buried_at=buried_at)
     emptying = task.emptied.emptying()
     for work in errand.ranges:
         incoming = came_for(table.bench, work, errand.time)
@@ -150,10 +156,7 @@ def resolved(task: Task, blocks: PartLookup, bench_at: object) -> list[Outcome]:
                 continue
             incoming = _nothing(schema, emptying)
         old = _old(table.bench, blocks, work, None if emptying.empties else incoming, errand.as_of)
-        buried = None
-        if tombs is not None:
-            wanted = Keys.of(incoming, tombs.bench.ground.schema)
-            buried = live_rows(tombs.bench, blocks, task.buried, wanted, errand.as_of)
+        buried = None if tombs is None else _buried(task, tombs.bench, blocks, incoming)
         held, time = There(old, buried), errand.time or 0
         updates, gone = resolve_emptied(incoming, held, schema, rules, emptying, time)
         table.add(updates)
@@ -163,6 +166,13 @@ def resolved(task: Task, blocks: PartLookup, bench_at: object) -> list[Outcome]:
     if tombs is not None:
         outcomes.append(Outcome(task.tombs, tombs.answer()))
     return outcomes
+
+
+def _buried(task: Task, bench: Bench, blocks: PartLookup, came: pa.Table) -> pa.Table:
+    """The tombstones of keys that came, those alone that count in this transaction."""
+    wanted = Keys.of(came, bench.ground.schema)
+    found = live_rows(bench, blocks, task.buried, wanted, task.errand.as_of)
+    return found if task.sweep_before is None else swept(found, task.sweep_before)[0]
 
 
 def _old(

@@ -35,6 +35,8 @@ class Wanted:
     compare_stored: tuple[str, ...] = ()
     tombs: str = ""
     """The collection of its tombstones, if it has them."""
+    sweep_before: int | None = None
+    """Older ones go in this transaction."""
     emptying: Emptying = NOTHING
 
     def __bool__(self) -> bool:
@@ -78,6 +80,7 @@ def _tasks(premises: Premises, jobs: Jobs, wanted: Wanted) -> list[Task]:
         emptied=Emptied.of(wanted.emptying),
     )
     if wanted.tombs:
+        whole = replace(whole, now_ms=premises.work.now_ms, sweep_before=wanted.sweep_before)
         whole = _with_tombs(premises, whole, wanted.tombs, gathered)
     return [
         replace(whole, errand=replace(whole.errand, ranges=tuple(work)))

@@ -19,6 +19,7 @@ from strandline.pipeline.meaning import (
     errors_emptying,
     floor_updated,
     reading_of,
+    sweep_before,
     updates_digest,
 )
 from strandline.spark.changes import put_rows
@@ -27,6 +28,7 @@ from strandline.spark.landed import Load
 from strandline.spark.relations import Changes, Whole, quoted
 from strandline.spark.resolves import Wanted, resolve_all
 from strandline.spark.schedule import RETURNED_BYTES
+from strandline.spark.sweeps import swept_too
 from strandline.spark.view_full import summed, went
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Tables:
     def deltas(self, came: Came) -> dict[str, Delta]:
         """What changes, from what came."""
         wanted: list[Wanted] = []
+        sweeps: dict[str, int] = {}
         found: dict[str, Delta | None] = {}
         for table in self.premises.work.program.tables:
             rows = came.rows.get(table.name, [])
@@ -59,11 +62,21 @@ class Tables:
             else:
                 tombs = tombs_of(table.name) if table.sequence_by else ""
                 emptying = self._emptying(table, came, found) if rows else NOTHING
-                wanted.append(Wanted(table.name, rows, table.sequence_by, tombs, emptying))
+                before = self._sweep_before(table)
+                order = table.sequence_by
+                wanted.append(Wanted(table.name, rows, order, tombs, before, emptying))
+                if before is not None:
+                    sweeps[tombs] = before
             wanted.append(self._errors(table, came))
         loads = resolve_all(self.premises, self.jobs, [each for each in wanted if each])
+        for tombs, before in sweeps.items():
+            loads[tombs] = swept_too(self.premises, tombs, loads.get(tombs), before)
         found |= {name: self.premises.delta(name, load) for name, load in loads.items()}
         return {name: delta for name, delta in found.items() if delta is not None}
+
+    def _sweep_before(self, table: Table) -> int | None:
+        work = self.premises.work
+        return sweep_before(reading_of(table), work.time, work.now_ms)
 
     def _errors(self, table: Table, came: Came) -> Wanted:
         name, emptying = errors_of(table.name), NOTHING

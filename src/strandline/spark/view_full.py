@@ -92,9 +92,16 @@ class FullViews:
         load = Load.of([decode_answer(each, shard) for each in answers])
         return self.premises.delta(view.name, load)
 
+    def _seen(self, name: str, frame: DataFrame) -> DataFrame:
+        """A table may have got columns that its views do not see."""
+        seen = self.premises.work.seen.get(name)
+        if seen is None or set(seen) == set(self.premises.schema(name).names):
+            return frame
+        return frame.select(*map(quoted, seen))
+
     def _after(self, name: str, known: Mapping[str, Delta]) -> DataFrame:
         changes = Changes.of(self.premises, name, known.get(name))
-        return Whole(self.premises, self.spark, self.jobs).after(changes)
+        return self._seen(name, Whole(self.premises, self.spark, self.jobs).after(changes))
 
     def _raising(self, view: View, known: Mapping[str, Delta]) -> dict[str, _Raising]:
         """The rows for which a linear query raises; not more than a bucket of rows is here at

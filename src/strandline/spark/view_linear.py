@@ -139,7 +139,12 @@ class LinearViews:
     # Down to the rows that raise.
 
     def _divided(self, view: View, changes: Mapping[str, Changes]) -> dict[str, Delta]:
+        seen = self.premises.work.seen
         tables = {name: each.rows() for name, each in changes.items()}
+        # A row is told by what the view sees of it, whatever the table has got meanwhile.
+        tables |= {
+            name: tables[name].select([*seen[name], DIFF_COLUMN]) for name in tables.keys() & seen
+        }
         nothing = {name: table.slice(0, 0) for name, table in tables.items()}
         good: list[pa.Table] = []
         bad: list[dict[str, object]] = []

@@ -17,11 +17,13 @@ from urllib.parse import unquote, urlsplit
 from strandline.errors import NotFoundError, UsageError
 from strandline.model.ids import printable
 from strandline.store.files import FilesBlob
+from strandline.store.holder import holder_of
 from strandline.store.sqlite import NEW_FILE, SqliteConsensus
 
 if TYPE_CHECKING:
     from strandline.store.blob import Blob
     from strandline.store.consensus import Consensus
+    from strandline.store.holder import Holder
 
 CONSENSUS_FILE = "consensus.db"
 BLOB_FOLDER = "blobs"
@@ -97,6 +99,14 @@ def open_consensus(url: str) -> Consensus:
     if location.kind is not Kind.FOLDER:
         raise UsageError(f"store {location} can't be opened by another process")
     return SqliteConsensus(Path(location.path) / CONSENSUS_FILE)
+
+
+def who_writes(url: str) -> Holder | None:
+    """Who holds the write lock of a store at this moment, where that can be told."""
+    location = locate(url)
+    if location.kind is not Kind.FOLDER:
+        return None
+    return holder_of(Path(location.path) / CONSENSUS_FILE)
 
 
 def open_blob(url: str) -> Blob:

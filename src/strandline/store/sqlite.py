@@ -3,7 +3,8 @@
 A compare-and-set is `BEGIN IMMEDIATE`, one look at the head, one insert, `COMMIT`, with a
 write-ahead log that every commit syncs. What a failure means follows from where it struck:
 
-    busy, waiting for the write lock      tried again until `busy_ms` is over: not applied
+    busy, waiting for the write lock      tried again until `busy_ms` is over: not applied, and
+                                          who holds it is named (`holder`)
     disk full or read-only, anywhere      not applied
     any error before COMMIT               not applied
     any other error of COMMIT             may have been applied
@@ -27,6 +28,7 @@ from strandline.errors import CorruptionError, MaybeAppliedError, NewerFormatErr
 from strandline.model.ids import SeqNo, printable, valid_key, valid_prefix
 from strandline.store.consensus import CasResult, Versioned
 from strandline.store.disk import make_folders, sync, sync_folder
+from strandline.store.holder import holder_of
 from strandline.store.lane import Lane
 from strandline.store.retry import Backoff
 
@@ -215,7 +217,9 @@ class SqliteConsensus:
     def _failed(self, error: sqlite3.Error) -> NotAppliedError | CorruptionError:
         if _code(error) in _DAMAGED:
             return CorruptionError(f"{self._named()} is damaged, or is no SQLite file: {error}")
-        return NotAppliedError(f"{self._named()} failed: {_why(error)}")
+        held = holder_of(self._path) if _code(error) in _BUSY else None
+        why = _why(error) if held is None else f"it waited for {self._busy_ms} ms, and {held}"
+        return NotAppliedError(f"{self._named()} failed: {why}")
 
     # The file.
 

@@ -28,7 +28,11 @@ class Truth:
     lsn: int = -1
     digest: bytes = bytes(16)
     epoch: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of the epoch."""
     sealed: int | None = None
+    answer: list[Any] | None = None
+    """The digests of what is sealed, once they are on record."""
     next_t: int = 0
     instant_ms: int = 0
     positions: dict[str, int] = field(default_factory=dict)
@@ -97,16 +101,17 @@ def _chain(truth: Truth, lsn: int, prev: bytes, digest: bytes, body: bytes) -> N
 
 def _begin(truth: Truth, fields: list[Any]) -> None:
     t, epoch, _, now_ms, versions, handle = fields
+    _expect(truth, versions == truth.versions, f"{t} begins in other versions than its epoch")
     _expect(truth, truth.sealed is None and t == truth.next_t, f"{t} begins at {truth.next_t}")
     _expect(truth, epoch == truth.epoch, f"{t} begins in e{epoch}, and this is e{truth.epoch}")
     _instant(truth, now_ms)
     if handle is not None:
         _close(truth, handle, f"commits as {t}")
-    truth.attempts.add(versions.get("attempt", ""))
 
 
 def _input(truth: Truth, fields: list[Any]) -> None:
-    t, endpoint, _, taken = fields[:4]
+    t, endpoint, _, taken, _, producers = fields[:6]
+    truth.attempts |= producers.keys()
     for start, stop in (taken or {}).values():
         expected = truth.positions.get(endpoint, 0)
         _expect(truth, start == expected, f"{t} takes {start} of {endpoint}, not {expected}")
@@ -114,15 +119,30 @@ def _input(truth: Truth, fields: list[Any]) -> None:
 
 
 def _seal(truth: Truth, fields: list[Any]) -> None:
-    truth.sealed = fields[0]
+    truth.sealed, truth.answer = fields[0], None
+
+
+def _amend(truth: Truth, fields: list[Any]) -> None:
+    t = fields[0]
+    _expect(truth, t == truth.sealed, f"{t} is amended, {truth.sealed} is sealed")
+    _expect(truth, truth.answer is None, f"{t} is amended after its answer")
+
+
+def _answer(truth: Truth, fields: list[Any]) -> None:
+    t, epoch, inputs, deltas = fields[:4]
+    _expect(truth, t == truth.sealed, f"{t} is answered, {truth.sealed} is sealed")
+    _expect(truth, truth.answer is None, f"{t} is answered twice")
+    _expect(truth, epoch == truth.epoch, f"{t} is answered in e{epoch}, not in e{truth.epoch}")
+    truth.answer = [inputs, deltas]
 
 
 def _commit(truth: Truth, fields: list[Any]) -> None:
-    t, epoch, instant_ms = fields[:3]
+    t, epoch, instant_ms, *digests = fields
     _expect(truth, t == truth.sealed == truth.next_t, f"{t} commits, {truth.sealed} is sealed")
+    _expect(truth, digests == truth.answer, f"{t} commits what is not its answer")
     _expect(truth, epoch == truth.epoch, f"{t} commits in e{epoch}, and this is e{truth.epoch}")
     _instant(truth, instant_ms)
-    truth.sealed, truth.next_t = None, t + 1
+    truth.sealed, truth.answer, truth.next_t = None, None, t + 1
     truth.instants.append(instant_ms)
 
 
@@ -135,7 +155,7 @@ def _checkpoint(truth: Truth, fields: list[Any]) -> None:
 def _promote(truth: Truth, fields: list[Any]) -> None:
     _expect(truth, truth.sealed is None, f"a promotion while {truth.sealed} is sealed")
     _expect(truth, fields[0] == truth.epoch + 1, f"e{fields[0]} follows e{truth.epoch}")
-    truth.epoch = fields[0]
+    truth.epoch, truth.versions = fields[0], fields[2]
 
 
 def _abort(truth: Truth, fields: list[Any]) -> None:
@@ -166,6 +186,8 @@ _RULES = {
     "BEGIN": _begin,
     "INPUT": _input,
     "SEAL": _seal,
+    "AMEND": _amend,
+    "ANSWER": _answer,
     "COMMIT": _commit,
     "CHECKPOINT": _checkpoint,
     "PROMOTE": _promote,

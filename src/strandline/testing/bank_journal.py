@@ -12,6 +12,7 @@ from strandline.journal import (
     checkpoint,
     log,
     next as step,
+    record,
     staging,
     standing as law,
     timeline,
@@ -24,8 +25,8 @@ from strandline.testing.mutants import Mutant, Planting, mutant
 
 if TYPE_CHECKING:
     from strandline.journal.chain import Entry
-    from strandline.journal.record import Amend, Commit, Record, StagedRef
-    from strandline.journal.standing import Sealed
+    from strandline.journal.record import Amend, Answer, Commit, Record, StagedRef
+    from strandline.journal.sealed import Sealed
     from strandline.model.ids import SeqNo
     from strandline.shard.env import Env
 
@@ -101,11 +102,40 @@ def epoch_is_not_compared(planting: Planting) -> None:
 def commit_of_another_time(planting: Planting) -> None:
     original = law._of_sealed  # noqa: SLF001
 
-    def of_sealed(standing: Standing, record: Amend | Commit) -> Sealed:
+    def of_sealed(standing: Standing, record: Amend | Answer | Commit) -> Sealed:
         known = standing.sealed
         return original(standing, record if known is None else _replace(record, t=known.t))
 
     planting.swap(law, "_of_sealed", of_sealed)
+
+
+@mutant("what is answered is not amended any more", "journal", BANK)
+def amended_after_its_answer(planting: Planting) -> None:
+    original = law._amend  # noqa: SLF001
+
+    def amend(standing: Standing, record: Amend) -> Standing:
+        known = standing.sealed
+        bare = None if known is None else _replace(known, answer=None)
+        after = original(_replace(standing, sealed=bare), record)
+        answer = None if known is None else known.answer
+        left = after.sealed
+        return after if left is None else _replace(after, sealed=_replace(left, answer=answer))
+
+    planting.swap(law, "_RULES", {**law._RULES, record.Amend: amend})  # noqa: SLF001
+
+
+@mutant("only what is answered is committed", "journal", BANK)
+def committed_without_an_answer(planting: Planting) -> None:
+    original = law._commit  # noqa: SLF001
+
+    def commit(standing: Standing, found: Commit) -> Standing:
+        known = standing.sealed
+        if known is not None:
+            said = record.Answer(found.t, found.epoch, found.inputs, found.deltas, {})
+            standing = _replace(standing, sealed=_replace(known, answer=said))
+        return original(standing, found)
+
+    planting.swap(law, "_RULES", {**law._RULES, record.Commit: commit})  # noqa: SLF001
 
 
 @mutant("at most one transaction is sealed (S62)", "journal", BANK)

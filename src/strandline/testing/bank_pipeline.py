@@ -10,12 +10,10 @@ import msgspec
 
 from strandline.journal import checkpoint, next as step, standing as law
 from strandline.journal.handles import Frozen, Handles
-from strandline.journal.record import Commit
+from strandline.journal.sealed import Sealed
 from strandline.model.engine import Rules
-from strandline.pipeline import agree, meaning, planner, replica, rows
-from strandline.pipeline.catalog import shards
+from strandline.pipeline import agree, finish, meaning, planner, replica, rows
 from strandline.pipeline.planner import Planner
-from strandline.pipeline.rig import under as journal_rig
 from strandline.testing import computing
 from strandline.testing.computing import ArrowComputer
 from strandline.testing.mutants import Mutant, Planting, mutant
@@ -28,11 +26,11 @@ if TYPE_CHECKING:
     from strandline.connectors.reading import Reading
     from strandline.journal.handles import Handle
     from strandline.journal.record import Input, Position
-    from strandline.journal.standing import Sealed, Standing
+    from strandline.journal.standing import Standing
     from strandline.model.digest import Digest
     from strandline.pipeline.compute import Computed, Work
+    from strandline.pipeline.finish import Finishing
     from strandline.pipeline.offer import Offered
-    from strandline.pipeline.replica import Replica
     from strandline.pipeline.rig import Rig
 
 BANK: list[Mutant] = []
@@ -43,62 +41,58 @@ _taken = law.taken
 _placed = rows._placed  # noqa: SLF001
 
 
-@mutant("a commit is by one whose digests equal every shard's", _CASE, BANK)
-def commit_without_comparing(planting: Planting) -> None:
-    planting.swap(replica.Replica, "_judge", lambda *_: None)
+@mutant("whoever computed something else is told (S30)", _CASE, BANK)
+def answers_are_not_compared(planting: Planting) -> None:
+    planting.swap(finish.Finishing, "_compare", lambda *_: None)
 
 
-@mutant("what is compared is what the shards hold, not what the committer computed", _CASE, BANK)
-def own_digests_are_compared(planting: Planting) -> None:
-    def commit(
-        self: Replica,
-        standing: Standing,
-        sealed: Sealed,
-        computed: Computed,
-        bound: Mapping[str, str],
-    ) -> None:
-        self._landing.land(computed, bound, sealed.t, standing.epoch)
-        _commit(self, standing, sealed, computed)
+@mutant("nothing is landed before its answer is on record", _CASE, BANK)
+def lands_before_its_answer(planting: Planting) -> None:
+    original = finish.Finishing._answered  # noqa: SLF001
 
-    planting.swap(replica.Replica, "_land_and_commit", commit)
+    def answered(
+        self: Finishing, base: Standing, sealed: Sealed, computed: Computed
+    ) -> Standing | None:
+        bound = {name: each.shard for name, each in base.bindings.items()}
+        self._landing.land(computed, bound, sealed.t, base.epoch, computed.digests())
+        return original(self, base, sealed, computed)
+
+    planting.swap(finish.Finishing, "_answered", answered)
+
+
+@mutant("what is amended is read as it is amended", _CASE, BANK)
+def amendments_are_not_read(planting: Planting) -> None:
+    planting.swap(Sealed, "reads", Sealed.inputs)
+
+
+@mutant("an answer is to what is sealed now, amendments included", _CASE, BANK)
+def answers_to_what_was_amended(planting: Planting) -> None:
+    original = finish._still  # noqa: SLF001
+
+    def still(standing: Standing, sealed: Sealed) -> Sealed | None:
+        found = standing.sealed
+        if found is None or found.answer is not None:
+            return original(standing, sealed)
+        return original(standing, _replace(sealed, amends=found.amends))
+
+    planting.swap(finish, "_still", still)
 
 
 @mutant("rows are in their shards before they are committed", _CASE, BANK)
 def commit_before_landing(planting: Planting) -> None:
     def commit(
-        self: Replica,
+        self: Finishing,
         standing: Standing,
         sealed: Sealed,
         computed: Computed,
         bound: Mapping[str, str],
     ) -> None:
-        _commit(self, standing, sealed, computed)
-        self._landing.land(computed, bound, sealed.t, standing.epoch)
+        assert sealed.answer is not None
+        self._compare(sealed.answer, computed)
+        self._commit(standing, sealed, sealed.answer)
+        self._landing.land(computed, bound, sealed.t, standing.epoch, computed.digests())
 
-    planting.swap(replica.Replica, "_land_and_commit", commit)
-
-
-def _commit(self: Replica, standing: Standing, sealed: Sealed, computed: Computed) -> None:
-    env = self._rig.store.env
-    record = Commit(
-        sealed.t,
-        standing.epoch,
-        standing.not_before(env.patient(env.consensus.now_ms)),
-        agree.packed(computed.inputs),
-        agree.packed(computed.digests()),
-    )
-    self._journal.propose(standing, [record])
-
-
-@mutant("nothing is landed at a time that is committed", _CASE, BANK)
-def late_rows_are_landed(planting: Planting) -> None:
-    def finish(self: Replica, standing: Standing, sealed: Sealed) -> None:
-        with journal_rig(self._rig, standing) as rig:
-            bound = shards(standing, list(rig.collections))
-            computed = self._compute(rig, standing, sealed, bound)
-        self._land_and_commit(standing, sealed, computed, bound)
-
-    planting.swap(replica.Replica, "_finish", finish)
+    planting.swap(finish.Finishing, "_land_and_commit", commit)
 
 
 @mutant("the next plan starts where the last commit ended", _CASE, BANK)
@@ -159,7 +153,7 @@ def chunks_count_as_they_come(planting: Planting) -> None:
 
 @mutant("a late old event resurrects nothing", _CASE, BANK)
 def tombstones_are_ignored(planting: Planting) -> None:
-    def rules(how: Reading) -> Rules:
+    def rules(how: Reading, _now_ms: int | None = None) -> Rules:
         return Rules(compare_stored=how.sequence_by, bury=False)
 
     planting.swap(meaning, "rules_of", rules)
@@ -167,7 +161,7 @@ def tombstones_are_ignored(planting: Planting) -> None:
 
 @mutant("a late old event changes nothing", _CASE, BANK)
 def sequences_are_ignored(planting: Planting) -> None:
-    planting.swap(meaning, "rules_of", lambda _how: Rules())
+    planting.swap(meaning, "rules_of", lambda *_: Rules())
 
 
 @mutant("a transaction reads what the one before left", _CASE, BANK)
@@ -216,7 +210,7 @@ def promoter_finishes_under_its_own_program(planting: Planting) -> None:
     def under(rig: Rig, _standing: Standing) -> Iterator[Rig]:
         yield rig
 
-    planting.swap(replica, "under", under)
+    planting.swap_all((finish, replica), "under", under)
 
 
 @mutant("a new view is built from what it reads", _CASE, BANK)

@@ -154,8 +154,8 @@ def suspicion_needs_no_lease(planting: Planting) -> None:
 def new_sink_skips_what_there_was(planting: Planting) -> None:
     original = outgoing._Following.__init__  # noqa: SLF001
 
-    def init(self: outgoing._Following, shard: Shard, start: Time, *, snapshot: bool) -> None:  # noqa: ARG001
-        original(self, shard, start, snapshot=False)
+    def init(self: outgoing._Following, shard: Shard, *more: object, **_: bool) -> None:
+        original(self, shard, *more, snapshot=False)  # type: ignore[arg-type]
 
     planting.swap(outgoing._Following, "__init__", init)  # noqa: SLF001
 

@@ -28,7 +28,15 @@ from strandline.store.consensus import CasResult, Versioned
 from strandline.store.memory import MemoryConsensus
 from strandline.testing.audit import audit, audit_cuts, audit_told, committed_by
 from strandline.testing.checkers import HistoryError
-from strandline.testing.journals import PROGRAM, committing, founding, sealing
+from strandline.testing.journals import (
+    PROGRAM,
+    VERSIONS,
+    amending,
+    answering,
+    committing,
+    founding,
+    sealing,
+)
 from strandline.testing.lab import Lab
 from strandline.testing.observer import ObservedConsensus
 from strandline.testing.roles import repeat
@@ -100,7 +108,8 @@ class Clerk:
 
     def turn(self) -> None:
         standing = self.journal.refresh()
-        decided = step.next_step(standing, step.Me(PROGRAM, self.epoch, want=self._want()))
+        me = step.Me(PROGRAM, self.epoch, want=self._want(), versions=VERSIONS)
+        decided = step.next_step(standing, me)
         match decided:
             case step.Found():
                 self.journal.propose(standing, founding())
@@ -111,7 +120,7 @@ class Clerk:
                 self.epoch = self.epoch or epoch
                 self._compute(standing)
             case step.Promote(epoch=epoch):
-                done = self.journal.propose(standing, [r.Promote(epoch, PROGRAM)])
+                done = self.journal.propose(standing, [r.Promote(epoch, PROGRAM, VERSIONS)])
                 self.epoch = epoch if isinstance(done, Standing) else self.epoch
             case step.TakeCheckpoint():
                 self.checkpoints.publish(standing)
@@ -148,7 +157,8 @@ class Clerk:
         )
         records[0] = msgspec.structs.replace(records[0], epoch=self.epoch or standing.epoch)
         counted = isinstance(self._told(token, standing, records), Standing)
-        if counted and handle is not None:
+        # Some are not sure whether they were told, and try the same handle again.
+        if counted and handle is not None and self.process.random.random() < 0.3:
             self.witness.handles.pop(self.process.role, None)
 
     def _open_handle(self, standing: Standing, token: str) -> str:
@@ -166,12 +176,24 @@ class Clerk:
         return outcome
 
     def _compute(self, standing: Standing) -> None:
-        """Commit what was sealed, unless it took so long that it is not what is sealed now."""
+        """Answer what was sealed, and commit it, unless it is not what is sealed by then.
+
+        Some amend it when it is too late for that, and some forget to answer: both are refused.
+        """
         commit = committing(standing, now_ms=self._now_ms(), epoch=self.epoch)
-        self.process.sleep(self.process.random.choice((0, 5, 200)))
-        fresh = self.journal.refresh()
-        instant_ms = fresh.not_before(commit.instant_ms)
         try:
+            self.process.sleep(self.process.random.choice((0, 5, 200)))
+            fresh = self.journal.refresh()
+            drawn = self.process.random.random()
+            if drawn < 0.15:
+                self.journal.propose(fresh, [amending(standing)])
+                fresh = self.journal.refresh()
+            if (fresh.sealed is None or fresh.sealed.answer is None) and drawn < 0.95:
+                answer = answering(standing, epoch=self.epoch)
+                self.journal.propose(fresh, [answer])
+                self.process.sleep(self.process.random.choice((0, 0, 5)))
+                fresh = self.journal.refresh()
+            instant_ms = fresh.not_before(commit.instant_ms)
             commit = msgspec.structs.replace(commit, instant_ms=instant_ms)
             self.journal.propose(fresh, [commit])
         except InvariantError:

@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from strandline.connectors.incoming import Incoming, decode, out_schema
 from strandline.connectors.registry import fetch as fetch_split
+from strandline.connectors.shard import NAME as SHARD_NAME, fetch_changes
 from strandline.errors import invariant
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
 from strandline.parts.emptied import There
+from strandline.parts.tombstones import swept
 from strandline.pipeline.catalog import (
     VIEW_ERROR_COLUMNS,
     errors_of,
@@ -35,13 +37,17 @@ from strandline.pipeline.meaning import (
     errors_updated,
     expanded,
     floor_updated,
+    fresh_words,
     input_digest,
     reading_of,
     row_text,
+    sweep_before,
+    undecoded,
     unpacked_rows,
     updates_digest,
     upserted,
 )
+from strandline.pipeline.upstream import Upstream
 from strandline.views.answer import answer, changes_of
 from strandline.views.arithmetic import Raised
 from strandline.views.rewrite import query_sql
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.model.schema import Schema
     from strandline.pipeline.compute import Intake, Work
+    from strandline.pipeline.meaning import Undecoded
     from strandline.views.declared import Table, View
     from strandline.views.program import Program
 
@@ -76,6 +83,8 @@ class ArrowComputer:
         self.versions = versions
         self._held: dict[str, pa.Table] = {}
         """What collections held before the transaction that is being computed."""
+        self._undecoded: dict[str, Undecoded] = {}
+        self._fresh: dict[str, dict[str, str]] = {}
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view: what it answers over empty collections."""
@@ -93,23 +102,36 @@ class ArrowComputer:
             inputs[intake.endpoint] = sum((input_digest(each) for each in rows), Digest.ZERO)
             came.setdefault(intake.table, []).extend(rows)
         updates: dict[str, pa.Table] = {}
+        self._undecoded, self._fresh = {}, {}
         for table in work.program.tables:
             if table.name in came:
                 updates |= self._table(work, table, came[table.name])
+        for name, gone in self._swept(work).items():
+            updates[name] = pa.concat_tables([updates[name], gone]) if name in updates else gone
         for view in work.program.views:
             updates |= self._view(work, view, updates)
-        return Computed(inputs, {name: self._delta(work, name, updates[name]) for name in updates})
+        deltas = {name: self._delta(work, name, updates[name]) for name in updates}
+        return Computed(inputs, deltas, self._undecoded, self._fresh)
 
     def _rows(self, work: Work, intake: Intake) -> list[pa.Table]:
         """One table for each layout that came."""
-        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._fetch(s)]
+        found = [pa.Table.from_batches([each]) for s in intake.splits for each in self._read_in(s)]
         env = self._store.env
         staged = (fetch_staged(env, work.pipeline, ref) for ref in intake.staged)
         return [*found, *(unpacked_rows(each) for each in staged)]
 
+    def _read_in(self, split: Split) -> Iterable[pa.RecordBatch]:
+        if split.connector == SHARD_NAME:
+            return fetch_changes(split, Upstream(self._store, split.options["shard"]))
+        return self._fetch(split)
+
     def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
         how = reading_of(table)
         incoming = decode_all(came, how)
+        if (bad := undecoded(incoming)) is not None:
+            self._undecoded[table.name] = bad
+        if fresh := fresh_words(incoming.fresh):
+            self._fresh[table.name] = fresh
         truncated = [incoming.truncations(how)]
         reload = table.name in work.replaced
         found: dict[str, pa.Table] = {}
@@ -117,7 +139,7 @@ class ArrowComputer:
             found |= self._keyed(work, table, incoming, truncated)
         else:
             old = self._old(work, table.name) if reload else None
-            found[table.name] = appended(incoming, how, old)
+            found[table.name] = appended(incoming, how, self._schema(work, table.name), old)
         errors = errors_of(table.name)
         emptying = errors_emptying(truncated, how, reload=reload)
         found[errors] = errors_updated(incoming, self._old(work, errors), work.time, emptying)
@@ -129,16 +151,34 @@ class ArrowComputer:
         """What changes in a keyed table, its tombstones and its floor."""
         how, schema = reading_of(table), self._schema(work, table.name)
         tombs, floor = tombs_of(table.name), floor_of(table.name)
-        buried = self._old(work, tombs) if how.sequence_by else None
+        buried = self._buried(work, table) if how.sequence_by else None
         lowest = self._old(work, floor) if has_floor(table) else None
         emptying = emptying_of(truncated, how, lowest, reload=table.name in work.replaced)
         held = There(self._old(work, table.name), buried)
-        rows, gone = upserted(incoming.rows(how), how, held, schema, work.time, emptying)
+        at = (work.time, work.now_ms)
+        rows, gone = upserted(incoming.rows(how), how, held, schema, at, emptying)
         found = {table.name: rows}
         if gone is not None:
             found[tombs] = gone
         if lowest is not None:
             found[floor] = floor_updated(emptying, lowest)
+        return found
+
+    def _buried(self, work: Work, table: Table) -> pa.Table:
+        """The tombstones that count in this transaction."""
+        before = sweep_before(reading_of(table), work.time, work.now_ms)
+        tombs = self._old(work, tombs_of(table.name))
+        return tombs if before is None else swept(tombs, before)[0]
+
+    def _swept(self, work: Work) -> dict[str, pa.Table]:
+        """Tombstones that go in this transaction, whether anything came for their table or not."""
+        found = {}
+        for table in work.program.tables:
+            before = sweep_before(reading_of(table), work.time, work.now_ms)
+            if before is not None:
+                name = tombs_of(table.name)
+                _, old = swept(self._old(work, name), before)
+                found[name] = difference(old.slice(0, 0), old)
         return found
 
     def _view(self, work: Work, view: View, updates: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -152,14 +192,17 @@ class ArrowComputer:
             return {view.name: good, errors: bad}
         old = self._old(work, view.name)
         before = self._old(work, errors)
-        now = {name: self._now(work, name, updates) for name in view.reads}
+        now = {
+            name: table.select(list(work.seen.get(name, table.column_names)))
+            for name, table in ((name, self._now(work, name, updates)) for name in view.reads)
+        }
         rows, failed = _whole(view, now, work.now_ms, old)
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
     def _delta(self, work: Work, name: str, updates: pa.Table) -> Delta:
         # Digests add up, so they would not see a row that goes and comes back the same.
         invariant(
-            not work.replaced or consolidate(updates).num_rows == updates.num_rows,
+            work.program.table(name) is None or consolidate(updates).num_rows == updates.num_rows,
             f"{name} at {work.time}: a change that changes nothing",
         )
         return Delta(updates_digest(updates, self._schema(work, name)), updates)
@@ -183,7 +226,8 @@ class ArrowComputer:
 
     def _changes(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
         known = updates.get(name)
-        return self._schema(work, name).updates().empty_table() if known is None else known
+        found = self._schema(work, name).updates().empty_table() if known is None else known
+        return found.select([*work.seen[name], "_diff"]) if name in work.seen else found
 
     def _now(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
         """What a collection holds after this transaction, which nobody else can read yet."""

@@ -15,13 +15,11 @@ from strandline.journal.standing import Standing
 from strandline.model.digest import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from strandline.journal.log import Journal, Lost
 
 PROGRAM = "p1"
 SOURCE = "orders.kafka"
-_VERSIONS = {"strandline": "0.1.0", "python": "3.11"}
+VERSIONS = {"strandline": "0.1.0", "python": "3.11"}
 
 
 def founding(program: str = PROGRAM, text: str = "CREATE TABLE orders …") -> list[r.Record]:
@@ -30,7 +28,7 @@ def founding(program: str = PROGRAM, text: str = "CREATE TABLE orders …") -> l
         r.Program(program, text, None),
         r.Bind("orders", "shop.orders", "table"),
         r.Endpoint(SOURCE, "added"),
-        r.Promote(1, program),
+        r.Promote(1, program, VERSIONS),
     ]
 
 
@@ -45,30 +43,51 @@ def sealing(
     """An entry that takes the next rows of the source; or what a handle staged."""
     t = standing.next_t
     start = standing.pending.get(SOURCE, {}).get("0", 0)
-    versions = {**_VERSIONS, "attempt": attempt} if attempt else _VERSIONS
+    producers = {attempt: 0} if attempt else {}
     instant_ms = standing.not_before(now_ms)
-    taken = r.Input(t, SOURCE, "orders", {"0": (start, start + rows)}, (), {})
-    pushed = r.Input(t, f"handle.{handle}", "orders", None, (), {})
+    taken = r.Input(t, SOURCE, "orders", {"0": (start, start + rows)}, (), producers)
+    pushed = r.Input(t, f"handle.{handle}", "orders", None, (), producers)
     return [
-        r.Begin(t, standing.epoch, standing.program, instant_ms, versions, handle),
+        r.Begin(t, standing.epoch, standing.program, instant_ms, standing.versions, handle),
         taken if handle is None else pushed,
         r.Seal(t),
     ]
 
 
-def committing(standing: Standing, *, now_ms: int = 0, epoch: int | None = None) -> r.Commit:
-    """The commit of what is sealed; its digests follow from the input, as they should."""
+def answering(standing: Standing, *, epoch: int | None = None) -> r.Answer:
+    """The answer to what is sealed; its digests follow from the input, as they should."""
     sealed = standing.sealed
     invariant(sealed is not None, "something is sealed")
     assert sealed is not None
     digest = Digest(len(sealed.inputs), sealed.t, 7).pack()
-    return r.Commit(
+    return r.Answer(
         sealed.t,
         standing.epoch if epoch is None else epoch,
-        standing.not_before(now_ms),
         dict.fromkeys(sealed.endpoints, digest),
         {"orders": digest},
+        standing.versions,
     )
+
+
+def amending(standing: Standing) -> r.Amend:
+    """Nothing is read in place of the first input of what is sealed."""
+    sealed = standing.sealed
+    invariant(sealed is not None, "something is sealed")
+    assert sealed is not None
+    return r.Amend(sealed.t, sealed.endpoints[0], None, (), "it is gone")
+
+
+def committing(standing: Standing, *, now_ms: int = 0, epoch: int | None = None) -> r.Commit:
+    """The commit of what is sealed, with the digests of its answer."""
+    answer = answering(standing, epoch=epoch)
+    return r.Commit(
+        answer.t, answer.epoch, standing.not_before(now_ms), answer.inputs, answer.deltas
+    )
+
+
+def finishing(standing: Standing, *, now_ms: int = 0) -> list[r.Record]:
+    """An entry that answers what is sealed and commits it: there is nothing to land."""
+    return [answering(standing), committing(standing, now_ms=now_ms)]
 
 
 def won(outcome: Standing | Lost) -> Standing:
@@ -93,6 +112,5 @@ def transacted(
     """The standing after so many whole transactions."""
     for _ in range(count):
         sealed = won(journal.propose(standing, sealing(standing, rows=rows, now_ms=now_ms)))
-        commit: Sequence[r.Record] = [committing(sealed, now_ms=now_ms)]
-        standing = won(journal.propose(sealed, commit))
+        standing = won(journal.propose(sealed, finishing(sealed, now_ms=now_ms)))
     return standing

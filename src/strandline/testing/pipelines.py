@@ -21,8 +21,9 @@ from strandline.errors import (
     UsageError,
 )
 from strandline.journal.handles import Handles
-from strandline.journal.log import Journal
+from strandline.journal.log import Journal, Lost
 from strandline.journal.next import Want
+from strandline.journal.record import Amend
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.replica import Replica
@@ -237,6 +238,31 @@ def keeper() -> Role:
     return run
 
 
+def amender() -> Role:
+    """Replaces what was sealed by a part of it, or by nothing, while it may."""
+
+    def run(process: Host) -> None:
+        journal = Journal(process.store.env, NAME)
+
+        def step() -> None:
+            sealed = journal.refresh().sealed
+            inputs = () if sealed is None or sealed.answer is not None else sealed.inputs
+            for each in inputs:
+                if each.endpoint == "orders" and each.taken and process.random.random() < 0.3:
+                    less = {key: (start, stop - 1) for key, (start, stop) in each.taken.items()}
+                    left = {
+                        key: (start, stop) for key, (start, stop) in less.items() if stop > start
+                    }
+                    taken = left if process.random.random() < 0.5 else None
+                    amend = Amend(each.t, each.endpoint, taken, (), "to see what happens")
+                    if not isinstance(journal.propose(journal.standing, [amend]), Lost):
+                        process.world.sim.sometimes("a transaction was amended")
+
+        repeat(process, step, pause_ms=10)
+
+    return run
+
+
 def taken_all(shop: Shop, standing: Standing) -> bool:
     sent = {partition: end for partition, end in shop.topic.ends.items() if end}
     return standing.positions.get("orders", {}) == sent
@@ -284,8 +310,12 @@ def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
 
 def _bought(shop: Shop, process: Host, *, whole: bool) -> Row:
     """A row of an explicit transaction: of a key of its own, unless it replaces all there is."""
-    key = process.random.randrange(_KEYS) if whole else 100 + process.random.randrange(3)
-    seq = 100 + shop.sent * 10 if process.random.random() < 0.7 else None
+    seq = 100 + shop.sent * 10 if process.random.random() < 0.6 else None
+    if whole:
+        # Often what was there already, so that a difference is less than the whole.
+        key = process.random.randrange(_KEYS)
+        return {"id": key, "amount": key, "seq": seq}
+    key = 100 + process.random.randrange(3)
     return {"id": key, "amount": process.random.randrange(9), "seq": seq}
 
 

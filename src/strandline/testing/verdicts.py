@@ -23,6 +23,7 @@ from strandline.testing.pipelines import (
     TEXT,
     Row,
     Shop,
+    amender,
     feeder,
     keeper,
     looker,
@@ -50,7 +51,8 @@ _SAMPLED = 6
 
 
 def pipelines(world: World) -> None:
-    """Two replicas, a feeder, a shopper, a reader and upkeep; in some, a new program."""
+    """Two replicas, a feeder, a shopper, a reader and upkeep; in some a new program, a liar, or
+    somebody who amends."""
     shop = Shop(shopped=False)
     world.batches[NAME] = shop  # type: ignore[assignment]  # what a history keeps, whatever it is
     world.start("f1", feeder(shop))
@@ -64,6 +66,8 @@ def pipelines(world: World) -> None:
         world.start("p1", promoter(shop, chance.uniform(200, 1_500)))
     if chance.random() < 0.6:
         world.start("x1", lying.liar(shop))
+    if chance.random() < 0.3:
+        world.start("m1", amender())
 
 
 def judge(world: World) -> None:
@@ -165,7 +169,7 @@ def expected_rows(shop: Shop, journal: Journal) -> list[dict[str, list[Row]]]:
     orders = Ledger()
     found = []
     for each in recorded(journal, 0, journal.refresh().next_t):
-        rows = [row for taken in each.sealed.inputs for row in _sent(shop, taken)]
+        rows = [row for taken in each.sealed.reads for row in _sent(shop, taken)]
         handle = each.sealed.begin.handle
         if handle is not None:
             rows += shop.inserted[handle]

@@ -55,6 +55,7 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     shards: int = 0
+    journals: int = 0
     objects: int = 0
     object_bytes: int = 0
     deep: bool = False

@@ -1,0 +1,172 @@
+"""Shards that tables are fed from: how their changes are read, and how their history is held.
+
+A pipeline holds a shard that it reads under `source.<pipeline>.<table>`: from before the first
+range is sealed on, at what was acknowledged, until the endpoint is removed.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.errors import NotFoundError, SinceError, SourceGoneError, UsageError
+from strandline.journal.timeline import timeline_name
+from strandline.model.frontier import TIME_MAX
+from strandline.model.ids import printable, valid_name
+from strandline.parts.consolidate import as_updates, consolidate
+from strandline.reading.diagnose import diagnose
+from strandline.reading.gather import Failed, gather
+from strandline.reading.request import Bounds, Request
+from strandline.reading.view import described, pinned_view
+from strandline.shard.frontiers import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline.connectors.source import Changes
+    from strandline.handles.store import Store
+    from strandline.journal.standing import Standing
+    from strandline.shard.state import State
+
+_HOLD = "source"
+
+
+def hold_name(pipeline: str, endpoint: str) -> str:
+    """Under which name a pipeline holds what an endpoint reads."""
+    return valid_name(f"{_HOLD}.{pipeline}.{endpoint}", "hold")
+
+
+class Upstream:
+    """The changes of a shard. Reads need no name; without one nothing is held."""
+
+    def __init__(self, store: Store, shard: str, hold: str = "", note: str = "") -> None:
+        self._store = store
+        self._shard = store.shard(shard)
+        self._hold = hold
+        self._note = note
+
+    def schema(self) -> pa.Schema:
+        return self._shard.state().schema.arrow()
+
+    def key(self) -> tuple[str, ...]:
+        return self._shard.key
+
+    def identity(self) -> int:
+        digest = blake2b(self._shard.id.encode(), digest_size=6).digest()
+        return int.from_bytes(digest, "big")
+
+    def since(self) -> int:
+        return self._shard.state().readable_from()
+
+    def upper(self) -> int:
+        upper, _ = visible(self._shard.machine, self._shard.id)
+        return TIME_MAX if upper.time is None else upper.time
+
+    def filled(self) -> int:
+        upper, state = visible(self._shard.machine, self._shard.id)
+        # What lies above is not committed yet.
+        stops = [each.upper for each in state.batches if upper.settled(each.upper - 1)]
+        return max(stops, default=0)
+
+    def admit(self, start: int, stop: int, rows: int) -> int:
+        return admitted(self._shard.state(), (start, stop), rows)
+
+    def changes(self, start: int, stop: int) -> Iterator[pa.Table]:
+        """All at once: who has many rows reads them in tasks."""
+        try:
+            yield self._snapshot(stop - 1) if start == 0 else self._between(start, stop)
+        except SinceError as error:
+            raise SourceGoneError(
+                f"changes from {start} to {stop} can't be read any more: {error}"
+            ) from error
+
+    def hold(self, since: int) -> None:
+        held = self._shard.state().holds.get(self._hold)
+        if held is not None and held.since > since:
+            raise SinceError(
+                f"shard {self._shard.name} is held from {held.since} on, and not from {since}",
+                oldest=held.since,
+            )
+        if self._hold and held is None:
+            self._shard.hold(self._hold, since, note=self._note)
+
+    def move_hold(self, since: int) -> None:
+        held = self._shard.state().holds.get(self._hold)
+        if held is not None and held.since < since:
+            self._shard.hold(self._hold, since, note=self._note)
+
+    def _snapshot(self, at: int) -> pa.Table:
+        with self._shard.snapshot(as_of=at) as snapshot:
+            rows = snapshot.to_arrow()
+        return as_updates(rows, rows.column_names, time=at)
+
+    def _between(self, start: int, stop: int) -> pa.Table:
+        machine = self._shard.machine
+        view = pinned_view(self._store.leases.own_reader(machine))
+        try:
+            request = Request.parse(None, None, view.state.schema)
+            bounds = Bounds(after=start, upto=stop)
+            parts = described(machine, view.state, request, bounds).parts
+            found = gather(self._store.env, self._shard.name, parts)
+        finally:
+            view.pin.give_back()
+        if isinstance(found, Failed):
+            raise diagnose(machine, "", found.descriptor, found.error)
+        empty = view.state.schema.updates().empty_table()
+        tables = [each.select(empty.schema.names) for each in found]
+        return consolidate(pa.concat_tables([empty, *tables]))
+
+
+def admitted(state: State, bounds: tuple[int, int], rows: int) -> int:
+    """How far from `start` towards `stop` about so many updates lie; one time at least.
+
+    The rows of a batch of many times are taken to be spread evenly over them. Pure.
+    """
+    start, stop = bounds
+    left = float(rows)
+    for batch in state.batches:
+        first, end = max(batch.lower, start), min(batch.upper, stop)
+        if first >= end:
+            continue
+        each = batch.rows / (batch.upper - batch.lower)
+        if each * (end - first) > left:
+            return max(start + 1, first + int(left / each))
+        left -= each * (end - first)
+    return stop
+
+
+def upstreams(store: Store, pipeline: str) -> Callable[[str], Callable[[str], Changes]]:
+    """How an endpoint of a pipeline opens the shard that it reads."""
+
+    def of(endpoint: str) -> Callable[[str], Changes]:
+        def opened(shard: str) -> Changes:
+            try:
+                found = Upstream(store, shard, hold_name(pipeline, endpoint), f"read by {pipeline}")
+            except NotFoundError as error:
+                raise NotFoundError(f"table {endpoint}: {error}") from error
+            if store.shard(shard).state().timeline == timeline_name(pipeline):
+                raise UsageError(
+                    f"table {endpoint} reads shard {printable(shard)}, which this pipeline writes: "
+                    "make it a view of that collection"
+                )
+            return found
+
+        return opened
+
+    return of
+
+
+def release_removed(store: Store, standing: Standing) -> None:
+    """Let go of what endpoints held that are removed; whoever joins an epoch does it again, so
+    that nobody's death leaves a hold."""
+    gone = {
+        hold_name(standing.pipeline, name)
+        for name, state in standing.endpoints.items()
+        if state == "removed"
+    }
+    for name in store.shards() if gone else ():
+        shard = store.shard(name)
+        for hold in gone & shard.state().holds.keys():
+            shard.release_hold(hold)
