@@ -44,7 +44,7 @@ class Plan:
     transactions: int
     """At least so many are committed in the end."""
     engine: str = "arrow"
-    """`arrow`, or `spark`."""
+    """`arrow`, maybe with a mutant (see `nursery`), or `spark`."""
     beside: str | None = None
     """The engine of the run that is never killed; the same one unless it is named."""
     seed: int = SEED
@@ -120,8 +120,8 @@ class Killing:
     # Lives.
 
     def _engine(self) -> str:
-        if self._plan.engine == "arrow":
-            return "arrow"
+        if self._plan.engine.startswith("arrow"):
+            return self._plan.engine
         return f"spark:{self._random.choice((1, 2, 4))}"
 
     def _start(self, *more: str, store: str = "killed", engine: str | None = None) -> Life:

@@ -5,7 +5,8 @@ like any other: a session of its own, its own files, killed like any other. Line
 one for each replica; its process id goes out. Everybody here ends with whoever started it.
 
 `python -m tests.kills.nursery arrow run …` is the command `strandline run …` in a process of its
-own; `spark:4` in place of `arrow` is Spark with so many cores.
+own; `spark:4` in place of `arrow` is Spark with so many cores, and `arrow!some_mutant` has that one
+thing wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def _command(engine: str, words: Sequence[str]) -> int:
     from strandline.cli.main import main
 
     name, _, cores = engine.partition(":")
-    if name == "arrow":
+    if name.startswith("arrow"):
+        plant(name.partition("!")[2])
         from strandline.testing.engines import arrow_engine
 
         return main(list(words), engine=arrow_engine)
@@ -46,6 +48,15 @@ def _command(engine: str, words: Sequence[str]) -> int:
 
     session("kills", master=f"local[{cores}]", settings={"spark.sql.shuffle.partitions": cores})
     return main(list(words))
+
+
+def plant(mutant: str) -> None:
+    """Make one thing wrong in this process, for good; nothing if none is named."""
+    if mutant:
+        from strandline.testing.mutants import Planting, all_mutants
+
+        (wrong,) = [each for each in all_mutants() if each.name == mutant]
+        wrong.plant(Planting())
 
 
 def breed() -> None:

@@ -17,6 +17,7 @@ from tests.kills import history
 from tests.kills.shop import Content
 
 import strandline
+from strandline.errors import StrandlineError
 from strandline.journal.log import Journal
 
 NAME = "shop"
@@ -56,13 +57,21 @@ class Watch:
             return snapshot.to_arrow()
 
     def content(self, name: str, t: int) -> Content:
-        """What a collection holds at a time, as plain rows."""
-        table = self.rows(name, t)
+        """What a collection holds at a time, as plain rows; what can't be read, in words."""
+        try:
+            table = self.rows(name, t)
+        except StrandlineError as error:
+            return Counter([(f"unreadable: {error}",)])
         return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def digest(self, name: str, t: int) -> str:
-        """The bytes of a collection at a time, sorted."""
-        return hashlib.blake2b(canonical(self.rows(name, t)), digest_size=16).hexdigest()
+        """The bytes of a collection at a time, sorted, as a hash."""
+        try:
+            found = self.rows(name, t)
+        except StrandlineError as error:
+            self.wrong.append(f"{name} at {t} can't be read: {error}")
+            return "unreadable"
+        return hashlib.blake2b(canonical(found), digest_size=16).hexdigest()
 
     def look(self) -> None:
         """Read something that is new, and something that was read before."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.pipeline.shop import rig_of, rows, run
 
-from strandline.errors import ReplayDivergedError, SourceGoneError
+from strandline.errors import FencedError, ReplayDivergedError, SourceGoneError
 from strandline.handles.store import Store
 from strandline.journal.log import Journal, Lost
 from strandline.journal.next import Want
@@ -343,3 +343,27 @@ def test_a_record_between_costs_no_second_computation(store: Store, at: type[Rec
     assert computer.count == 1
     assert replica.standing.closed == {"h1": None}
     replica.close()
+
+
+def test_s81_an_old_generation_that_was_paused_before_its_commit_commits_nothing(
+    store: Store, other: Store
+) -> None:
+    old, journal = _told(store)
+    newer = _newer(other)
+
+    def paused(record: Record) -> None:
+        if isinstance(record, Commit) and newer.standing.epoch < 2:
+            while newer.wants():
+                newer.step()
+
+    _sealed(old)
+    journal.before = paused
+    old.step()
+    with pytest.raises(FencedError):
+        old.step()
+    commits = [each for _, each in Journal(store.env, "shop").records() if isinstance(each, Commit)]
+    assert [(each.t, each.epoch) for each in commits] == [(0, 1)]
+    run(newer)
+    assert newer.standing.next_t == 10
+    old.close()
+    newer.close()

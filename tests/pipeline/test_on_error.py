@@ -73,6 +73,18 @@ def test_the_same_input_goes_on_once_errors_are_collected(store: Store, tmp_path
             stricter.run(until_idle=True)
 
 
+def test_the_transaction_can_be_amended_instead(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text(f"{GOOD}\n{BAD}\n")
+    with shop(store, tmp_path, "fail") as pipeline:
+        with pytest.raises(UndecodableError):
+            pipeline.run(until_idle=True)
+        pipeline.amend(0, "orders", reason="row 2 was mended", rows=[{"id": 2, "amount": 7}])
+        assert pipeline.run(until_idle=True).state is State.STOPPED
+        assert pipeline.table("orders").snapshot().to_arrow().to_pylist() == [
+            {"id": 2, "amount": 7}
+        ]
+
+
 def test_what_is_pushed_is_refused_before_it_is_taken(store: Store, tmp_path: Path) -> None:
     with shop(store, tmp_path, "fail") as pipeline:
         pipeline.start()

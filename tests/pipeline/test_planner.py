@@ -97,7 +97,7 @@ def test_a_source_may_say_where_a_transaction_ends(lab: Lab, tmp_path: Path) -> 
     text = f"""CREATE TABLE t (id BIGINT) USING files
         OPTIONS (path '{tmp_path}', format 'json', transaction 'file');"""
     with new_store(lab) as store:
-        replica = Replica(rig_of(store, text, delay_ms=600_000))
+        replica = Replica(rig_of(store, text, rows_max=1_000_000, delay_ms=600_000))
         run(replica)
         taken = [
             {path.partition("@")[0] for path in record.taken}

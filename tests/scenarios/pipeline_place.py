@@ -139,3 +139,8 @@ def dies(nth: int, *, after: bool = True, key: str = "") -> FailNth:
     """A process that dies at the nth of its writes, after it happened or before."""
     kind = FaultKind.CRASH_AFTER if after else FaultKind.CRASH_BEFORE
     return FailNth(nth, Fault(kind), lambda call, at: call in WRITES and at.startswith(key))
+
+
+def dies_anywhere(nth: int) -> FailNth:
+    """A process that dies at the nth call of its store, whatever it is, before it happens."""
+    return FailNth(nth, Fault(FaultKind.CRASH_BEFORE))

@@ -1,14 +1,22 @@
-"""S56, S58, S60, S63: killed anywhere, and the history is the one of a run that was not."""
+"""S58, S60: killed anywhere, and the history is the one of a run that was not."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 import pytest
-from tests.scenarios.pipeline_place import NAME, Place, dies
+from tests.scenarios.pipeline_place import NAME, Place, dies, dies_anywhere
 
+from strandline.handles.store import Store
+from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
+from strandline.pipeline.meaning import packed_rows
+from strandline.pipeline.rows import staged_rows
+from strandline.testing.faults import FailNth
 from strandline.testing.simulation import Simulation
+from strandline.views.parse import parse
 
 JOURNAL = f"journal/{NAME}"
 
@@ -47,63 +55,76 @@ def test_s58_a_crash_around_the_seal_loses_and_doubles_nothing(after) -> None:
 
 
 def test_s60_a_crash_while_recovering_changes_nothing_up_to_depth_3() -> None:
-    """Killed at every write of a recovery, of the recovery from that, and of the one after it.
+    """Killed at every call of a recovery, then at every write of the recovery from that, and of
+    the one after it.
 
     What a kill leaves behind counts by the records and the rows that are there. From one example
-    of each of those states the next recovery is killed at every write again.
+    of each of those states the next recovery is killed again.
     """
+    _swept((dies_anywhere, dies, dies), most=2)
+
+
+@pytest.mark.slow
+def test_s60_every_call_at_every_depth() -> None:
+    _swept((dies_anywhere, dies_anywhere, dies_anywhere), most=100)
+
+
+def _swept(depths: tuple[Callable[[int], FailNth], ...], most: int) -> None:
     with Simulation(7) as sim:
-        place = _sealed(sim)
+        place, handle = _left(sim)
         place.until_idle()
-        single = place.history()
-    assert [each[0] for each in single] == [0, 1]
-    frontier: list[tuple[int, ...]] = [()]
-    for depth in (1, 2, 3):
-        states: dict[tuple[object, ...], tuple[int, ...]] = {}
-        for path in frontier:
+        single = place.history(), _open(place, handle)
+    assert [each[0] for each in single[0]] == [0, 1]
+    assert single[1], "recovery leaves it as it is"
+    frontier: list[tuple[FailNth, ...]] = [()]
+    for depth, kind in enumerate(depths):
+        states: dict[tuple[object, ...], tuple[FailNth, ...]] = {}
+        for path in frontier[:most]:
             for nth in count():
-                reached, state, history = _killed((*path, nth))
+                tried = (*path, kind(nth))
+                reached, state, found = _killed(tried)
                 if not reached:
                     assert nth >= 1
                     break
-                assert history == single, f"killed at the writes {(*path, nth)}"
-                states.setdefault(state, (*path, nth))
-        assert len(states) >= (3 if depth == 1 else 2), "before it landed, after it, and committed"
+                assert found == single, f"killed at {[each.nth for each in tried]}"
+                states.setdefault(state, tried)
+        expected = 4 if depth == 0 else 2
+        assert len(states) >= expected, "before its answer, after it, landed, and committed"
         frontier = list(states.values())
 
 
-def _killed(path: tuple[int, ...]) -> tuple[bool, tuple[object, ...], list[tuple[object, ...]]]:
-    """Recover, and die at these writes one life after the other; then recover in peace."""
+def _left(sim: Simulation) -> tuple[Place, str]:
+    """What a crash left behind: a transaction that is sealed, and an open handle (S59)."""
+    place = _sealed(sim)
+
+    def opened(store: Store) -> str:
+        handles = Handles(store.env, NAME)
+        handle = handles.open(Journal(store.env, NAME).refresh())
+        rows = staged_rows([{"id": 99, "amount": 1}], parse(place.text).tables[0], 0)
+        handles.insert(handle, 0, "orders", packed_rows(rows), 1)
+        return handle
+
+    return place, str(place.ask(opened))
+
+
+def _open(place: Place, handle: str) -> bool:
+    """Whether a handle is open, with what was staged."""
+
+    def look(store: Store) -> bool:
+        found = Handles(store.env, NAME).look(handle)
+        return found.closed is None and found.frozen is None and len(found.chunks) == 1
+
+    return bool(place.ask(look))
+
+
+def _killed(path: tuple[FailNth, ...]) -> tuple[bool, tuple[object, ...], object]:
+    """Recover, and die at these calls one life after the other; then recover in peace."""
     with Simulation(7) as sim:
-        place = _sealed(sim)
-        for nth in path:
-            plan = dies(nth)
+        place, handle = _left(sim)
+        plans = [replace(each, seen=0) for each in path]
+        for plan in plans:
             place.until_idle(plan)
         state = place.counts()
         place.until_idle()
-        return plan.reached, state, place.history() if plan.reached else []
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_s63_small_transactions_survive_a_crash_at_any_point(seed: int) -> None:
-    """And S56: every life comes back to running, and what it computes again is the same."""
-    with Simulation(seed) as sim:
-        place = Place(sim)
-        kills = sim.stream("kills")
-        for life in range(1, 26):
-            place.send(*(kills.randrange(8) for _ in range(4)))
-            place.until_idle(dies(kills.randrange(25), after=kills.random() < 0.5))
-            place.lives = life
-        assert place.until_idle()
-        history = place.history()
-        expected: dict[int, bytes] = {}
-        for t, taken, _, _, rows in history:
-            for partition, (start, stop) in taken[0][1].items():
-                for offset in range(start, stop):
-                    key, value = place.topic.record(partition, offset)
-                    expected[int(key)] = value
-            assert {row["id"] for row in rows} == set(expected), f"at {t}"
-        ends = {p: max(e[1][0][1].get(p, (0, 0))[1] for e in history) for p in ("0", "1")}
-    assert [each[0] for each in history] == list(range(len(history)))
-    assert ends == place.topic.ends
-    assert len(history) >= 25
+        reached = plans[-1].reached
+        return reached, state, (place.history(), _open(place, handle)) if reached else None

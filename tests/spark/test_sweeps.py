@@ -6,10 +6,13 @@ import pytest
 from tests.spark.transactions import Transactions, message
 
 import strandline
+from strandline.errors import StrandlineError
+from strandline.model.engine import Rules
 from strandline.pipeline import meaning
 from strandline.spark.computer import SparkComputer
 from strandline.spark.premises import Desks, Premises
 from strandline.spark.sweeps import swept_too
+from strandline.testing import computing
 from strandline.testing.computing import ArrowComputer
 
 TEXT = """
@@ -75,6 +78,27 @@ def test_between_two_sweeps_they_stay(store, monkeypatch):
     shop = Transactions(store, TEXT, ArrowComputer(store))
     # The sixth sweeps, though nothing comes for the table.
     assert history(shop) == [*EXPECTED[:4], ([3], [1, 2]), ([3], [])]
+    shop.close()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead"),
+    [
+        (computing, "sweep_before", lambda how, _, now_ms: now_ms if how.sequence_by else None),
+        (computing, "sweep_before", lambda *_: None),
+        # What goes would still be compared with, and what came would be buried by nobody.
+        (computing.ArrowComputer, "_buried", lambda self, work, _: self._old(work, "t_tombs")),
+        (meaning, "rules_of", lambda how, _: Rules(how.sequence_by, bury=True, buried_at=0)),
+    ],
+    ids=["too early", "never", "after what came", "by no clock"],
+)
+def test_a_wrong_sweep_is_caught(store, monkeypatch, owner, name, instead):
+    monkeypatch.setattr(meaning, "SWEEP_EVERY", 1)
+    monkeypatch.setattr(owner, name, instead)
+    shop = Transactions(store, TEXT, ArrowComputer(store))
+    # One history may even hold a tombstone that is retracted twice, and can't be read.
+    with pytest.raises((AssertionError, StrandlineError)):
+        assert history(shop) == EXPECTED
     shop.close()
 
 

@@ -109,7 +109,10 @@ class Finishing:
         return bool(records)
 
     def _refuse_undecoded(self, sealed: Sealed, computed: Computed) -> None:
-        """What is sealed stays sealed: whoever may go on with it finds all of it."""
+        """What is sealed stays sealed: whoever may go on with it finds all of it. What has an
+        answer goes on: rows of it may have landed, by whoever was told to collect errors."""
+        if sealed.answer is not None:
+            return
         for table in sorted(computed.undecoded.keys() & self._rig.strict):
             bad = computed.undecoded[table]
             raise UndecodableError(
