@@ -188,6 +188,12 @@ class _Compiler:
 
     def _is(self, tree: exp.Is) -> Compiled:
         if isinstance(tree.expression, exp.Null):
+            inner = tree.this.unnest()
+            if not isinstance(inner, exp.Literal | exp.Null) and inner.find(exp.Column) is None:
+                # Spark knows that it is not null before it computes it, and so never raises.
+                raise UsageError(
+                    "the reference can't tell of what has no column whether it is null"
+                )
             one = self.compile(tree.this)
             return Compiled(_BOOL, lambda row: one.run(row) is None)
         if isinstance(tree.expression, exp.Boolean):
