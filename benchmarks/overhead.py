@@ -1,9 +1,10 @@
 """What it costs that everything is on record: journal, digests and commit, of a transaction's time.
 
 One table, upserted and deleted from, and one linear view, by Spark, a transaction at a time. Clocks
-stand around what the driver does for the journal (reading it, writing SEAL and COMMIT), for digests
-(of what it appends itself) and for the comparison before COMMIT. Digests that tasks make are an
-estimate: the same rows are digested once more in this process, divided by the tasks at once.
+stand around what the driver does for the journal (reading it, writing every record of it), for
+digests (of what it appends itself) and for the comparison before COMMIT. Appending the rows is
+work, and no overhead. Digests that tasks make are an estimate: the same rows are digested once more
+in this process, divided by the tasks at once.
 
     make bench NAME=overhead
 """

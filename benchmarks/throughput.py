@@ -3,7 +3,8 @@
 Tables of 1 M and 10 M keys; each batch upserts 1 % of the keys, spread over the whole table. The
 same topic goes through a pipeline, a transaction a batch, and through Spark Structured Streaming
 with `foreachBatch` and Delta's MERGE, with deletion vectors, a micro-batch a batch. In turns.
-Rows a second are those of the median batch, reading from Kafka and decoding JSON included.
+Rows a second are those of the median batch, reading from Kafka and decoding JSON included, and on
+our side compaction in the background; Delta's table is never optimised on the way.
 
 Then two replicas, each a process with half of the cores, on one stream, beside one such replica.
 

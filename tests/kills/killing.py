@@ -98,7 +98,7 @@ class Killing:
         self._file.write_text(program())
         self._fleet = Fleet(folder / "said")
         self._watch = Watch(folder / "killed", plan.seed)
-        self._pace_s = 0.1
+        self._pace_s = 0.1 if plan.engine.startswith("arrow") else 1.0
         self._patience_s = patience_s(plan.engine)
         self.outcome = Outcome()
 

@@ -46,7 +46,10 @@ def _command(engine: str, words: Sequence[str]) -> int:
         return main(list(words), engine=arrow_engine)
     from strandline.spark import session
 
-    session("kills", master=f"local[{cores}]", settings={"spark.sql.shuffle.partitions": cores})
+    # Lives are short: a quick compiler is worth more than good code.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    settings = {"spark.sql.shuffle.partitions": cores, "spark.driver.extraJavaOptions": quick}
+    session("kills", master=f"local[{cores}]", settings=settings)
     return main(list(words))
 
 

@@ -209,6 +209,24 @@ def test_the_schema_of_a_debezium_message_says_the_type(lab: Lab) -> None:
         replica.close()
 
 
+def test_a_debezium_topic_of_a_real_broker_that_changes_on_the_way(broker, topics) -> None:
+    ours = (("id", "int64"), ("n", "int32"))
+    name = topics.make()
+    text = f"""CREATE TABLE t (id BIGINT, n BIGINT, PRIMARY KEY (id)) USING kafka
+        OPTIONS (kafka.bootstrap.servers '{topics.address}', subscribe '{name}',
+                 envelope 'debezium', newColumns 'add');"""
+    first = message({"id": 1, "n": 1}, *ours)
+    second = message({"id": 1, "n": 2, "day": None}, *ours, ("day", "int32"))
+    with strandline.open("memory://", upkeep=False) as store:
+        for value in (first, second):
+            topics.write(name, [json.dumps(value).encode()])
+            options = {"settings": SETTINGS, "engine": arrow_engine}
+            with store.pipeline("shop", text, **options) as pipeline:
+                pipeline.run(until_idle=True)
+                assert all(each.noted == () for each in pipeline.replay())
+        assert at(store, 1) == [{"id": 1, "n": 2, "day": None}]
+
+
 def test_a_program_that_declares_the_column_goes_on(lab: Lab) -> None:
     topic = sent(*ROWS)
     with new_store(lab) as store:

@@ -8,13 +8,16 @@ import pyarrow as pa
 import pytest
 
 import strandline
+from strandline.connectors.position import Range
+from strandline.connectors.shard import ShardSource, fetch_changes
 from strandline.errors import NotFoundError, SchemaError, SourceGoneError, UsageError
 from strandline.handles.store import Store
 from strandline.pipeline.pipeline import Pipeline
 from strandline.pipeline.settings import PipelineSettings
 from strandline.pipeline.states import State
-from strandline.pipeline.upstream import admitted, hold_name
+from strandline.pipeline.upstream import Upstream, admitted, hold_name
 from strandline.shard.state import Retention
+from strandline.testing.conformance_source import Stand, check_source
 from strandline.testing.engines import arrow_engine
 
 SETTINGS = PipelineSettings(rows_max=10, delay_ms=0, poll_ms=5)
@@ -81,6 +84,38 @@ def test_tables_follow_the_table_of_another_pipeline_and_its_restarts(store: Sto
             work.insert("orders", [])
         assert down.run(until_idle=True).committed == before
         assert {each.name: each.behind for each in down.status().endpoints} == {"copy": 0, "bag": 0}
+
+
+def test_a_real_shard_is_a_source() -> None:
+    stores: list[Store] = []
+
+    def stand() -> Stand:
+        store = strandline.open("memory://", upkeep=False)
+        stores.append(store)
+        shard = store.shard("numbers", FEW, ["k"])
+        made = iter(range(1_000))
+
+        def grow() -> None:
+            for _ in range(2):
+                put(store, (next(made), 1, 1), (next(made), 2, 1))
+
+        def forget(taken: Range) -> None:
+            for _ in range(taken.parts["t"][1]):
+                grow()
+            shard.retain(Retention(None, 1))
+            shard.compact(full=True)
+
+        return Stand(
+            lambda: ShardSource({"shard": "numbers"}, Upstream(store, "numbers")),
+            lambda split: fetch_changes(split, Upstream(store, "numbers")),
+            grow, forget, counts_rows=False, strict=False,
+        )  # fmt: skip
+
+    try:
+        check_source(stand)
+    finally:
+        for each in stores:
+            each.close()
 
 
 def test_only_what_is_new_is_taken_and_deletions_come_too(store: Store) -> None:
