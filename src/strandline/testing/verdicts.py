@@ -40,7 +40,7 @@ from strandline.views.parse import parse
 if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.journal.log import Journal
-    from strandline.journal.record import Input
+    from strandline.journal.record import Taken
     from strandline.journal.standing import Standing
     from strandline.pipeline.replay import Recorded
     from strandline.testing.world import Host, World
@@ -169,7 +169,10 @@ def expected_rows(shop: Shop, journal: Journal) -> list[dict[str, list[Row]]]:
     orders = Ledger()
     found = []
     for each in recorded(journal, 0, journal.refresh().next_t):
-        rows = [row for taken in each.sealed.reads for row in _sent(shop, taken)]
+        # Told a second time, so that a mistake in what replicas read does not hide itself.
+        amended = {one.endpoint: one.taken for one in each.sealed.amends}
+        takes = [amended.get(one.endpoint, one.taken) for one in each.sealed.inputs]
+        rows = [row for taken in takes for row in _sent(shop, taken)]
         handle = each.sealed.begin.handle
         if handle is not None:
             rows += shop.inserted[handle]
@@ -183,10 +186,10 @@ def expected_rows(shop: Shop, journal: Journal) -> list[dict[str, list[Row]]]:
     return found
 
 
-def _sent(shop: Shop, taken: Input) -> list[Row]:
+def _sent(shop: Shop, taken: Taken | None) -> list[Row]:
     records = [
         shop.topic.record(partition, offset)
-        for partition, (start, stop) in sorted((taken.taken or {}).items())
+        for partition, (start, stop) in sorted((taken or {}).items())
         for offset in range(start, stop)
     ]
     return [said(value) for _, value in records]
