@@ -72,7 +72,7 @@ def test_a_row_that_raises(text):
     "text",
     [
         *("z", "UPPER(s)", "s + 1", "s = 1", "p.z", "a.b", "NOT a", "TRY_CAST(s AS INT)"),
-        *("NULL + 1", "CAST(3000000000 AS INT) IS NULL"),
+        *("NULL + 1", "CAST(3000000000 AS INT) IS NULL", "a * a = 0.5", "2.5 <=> (a + 1)"),
     ],
 )
 def test_what_is_not_known_is_refused_and_never_guessed(text):

@@ -173,8 +173,28 @@ class _Compiler:
         return Compiled(kind, _on_two(one, other, compute))
 
     def _compare(self, left: exp.Expr, right: exp.Expr, wanted: frozenset[int]) -> Compiled:
-        one, other = self._alike([left, right])
+        one, other = self._compared(left, right)
         return Compiled(_BOOL, _on_two(one, other, lambda a, b: compared(a, b) in wanted))
+
+    def _compared(self, left: exp.Expr, right: exp.Expr) -> list[Compiled]:
+        """Both sides of a comparison in their common type.
+
+        Of a constant that the other side's type does not hold Spark knows the answer without
+        computing that side, so what would raise there does not: that is refused here.
+        """
+        found = self._alike([left, right])
+        for one, other, alike in ((left, right, found[0]), (right, left, found[1])):
+            is_computed = one.find(exp.Column) is not None and not isinstance(
+                one.unnest(), exp.Column
+            )
+            if is_computed and other.find(exp.Column) is None:
+                own = self.compile(one).type
+                if own != alike.type and numeric(own):
+                    raise UsageError(
+                        f"the reference can't compare what is computed as {own} with a constant "
+                        f"of another type: cast it to {alike.type}"
+                    )
+        return found
 
     def _alike(self, trees: Sequence[exp.Expr]) -> list[Compiled]:
         """Expressions in their common type."""
@@ -202,7 +222,7 @@ class _Compiler:
         raise UsageError("the reference knows IS NULL, IS TRUE and IS FALSE")
 
     def _null_safe(self, tree: exp.NullSafeEQ) -> Compiled:
-        one, other = self._alike([tree.this, tree.expression])
+        one, other = self._compared(tree.this, tree.expression)
 
         def run(row: Row) -> bool:
             left, right = one.run(row), other.run(row)
