@@ -71,11 +71,7 @@ def run(broker, topics, folder: Path, seed: int, engine: str, cycles: int) -> No
 
 @pytest.mark.slow
 @pytest.mark.chaos
-@pytest.mark.parametrize("engine", ["arrow", "spark:1"])
 def test_s72_drivers_and_the_broker_are_killed_and_every_row_counts_once(
-    broker, topics, tmp_path: Path, cycles: int, seed: int | None, engine: str
+    broker, topics, tmp_path: Path, cycles: int, seed: int | None
 ) -> None:
-    """A life of Spark takes ten times as long to begin, so it gets a tenth of the cycles."""
-    chosen = SEED if seed is None else seed
-    most = cycles if engine == "arrow" else 1 + cycles // 10
-    run(broker, topics, tmp_path, chosen, engine, most)
+    run(broker, topics, tmp_path, SEED if seed is None else seed, "arrow", cycles)
