@@ -250,6 +250,31 @@ def test_a_program_that_declares_the_column_goes_on(lab: Lab) -> None:
         changed.close()
 
 
+def test_errors_of_a_view_are_retracted_after_a_column_is_declared(lab: Lab) -> None:
+    topic = sent(*ROWS[:4])
+    with new_store(lab) as store:
+        before = rig_of(store, topic)
+        replica = Replica(before)
+        settle(replica)
+        bound = replica.standing.bindings["shares_errors"].shard
+        assert store.shard(bound).snapshot().to_arrow()["row"].to_pylist() == ["t: id = 2, n = 2"]
+        replica.close()
+        text = TEXT.format(envelope="upsert", new="add")
+        text = text.replace("n BIGINT,", "n BIGINT, size DOUBLE,")
+        rig = rigged(
+            store, "shop", parse(text), text, sources=before.sources, computer=before.computer,
+            settings=SETTINGS,
+        )  # fmt: skip
+        changed = Replica(rig)
+        changed.want(Want.PROMOTE)
+        topic.send("0", None, b'{"id": 2, "n": 7}')
+        settle(changed)
+        # The same collection: what it said of the row is what is taken back.
+        assert changed.standing.bindings["shares_errors"].shard == bound
+        assert store.shard(bound).snapshot().to_arrow().num_rows == 0
+        changed.close()
+
+
 def test_what_can_not_be_a_column_is_left_alone() -> None:
     columns = pa.schema([("id", pa.int64()), ("Name", pa.string())])
     fresh = {"a": "STRING", "NAME": "STRING", "_mine": "STRING", "": "STRING", "b\n": "STRING"}

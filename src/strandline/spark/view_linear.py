@@ -139,12 +139,7 @@ class LinearViews:
     # Down to the rows that raise.
 
     def _divided(self, view: View, changes: Mapping[str, Changes]) -> dict[str, Delta]:
-        seen = self.premises.work.seen
         tables = {name: each.rows() for name, each in changes.items()}
-        # A row is told by what the view sees of it, whatever the table has got meanwhile.
-        tables |= {
-            name: tables[name].select([*seen[name], DIFF_COLUMN]) for name in tables.keys() & seen
-        }
         nothing = {name: table.slice(0, 0) for name, table in tables.items()}
         good: list[pa.Table] = []
         bad: list[dict[str, object]] = []
@@ -156,7 +151,7 @@ class LinearViews:
                     good.append(self._evaluated(view, {**nothing, name: rows}))
                 except Raised as error:
                     if rows.num_rows == 1:
-                        bad.append(_error(name, rows, str(error)))
+                        bad.append(_error(view, name, rows, str(error)))
                         continue
                     half = rows.num_rows // 2
                     pending += [rows.slice(half), rows.slice(0, half)]
@@ -177,9 +172,9 @@ def _tables(changes: Mapping[str, Changes]) -> dict[str, pa.Table]:
     return {name: each.few for name, each in changes.items()}
 
 
-def _error(collection: str, row: pa.Table, reason: str) -> dict[str, object]:
+def _error(view: View, collection: str, row: pa.Table, reason: str) -> dict[str, object]:
     diff = row[DIFF_COLUMN][0].as_py()
-    return {"row": row_text(collection, row), "reason": reason, DIFF_COLUMN: diff}
+    return {"row": row_text(view, collection, row), "reason": reason, DIFF_COLUMN: diff}
 
 
 def united_sql(views: Sequence[View], relations: Mapping[str, str]) -> str:
