@@ -250,6 +250,30 @@ def test_a_program_that_declares_the_column_goes_on(lab: Lab) -> None:
         changed.close()
 
 
+def test_a_column_that_is_declared_and_never_came_is_added(lab: Lab) -> None:
+    topic = sent(*ROWS[:2])
+    with new_store(lab) as store:
+        before = rig_of(store, topic, new="ignore")
+        replica = Replica(before)
+        settle(replica)
+        replica.close()
+        text = before.text.replace("n BIGINT,", "y BIGINT, n BIGINT,")
+        rig = rigged(
+            store, "shop", parse(text), text, sources=before.sources, computer=before.computer,
+            settings=SETTINGS,
+        )  # fmt: skip
+        changed = Replica(rig)
+        changed.want(Want.PROMOTE)
+        topic.send("0", None, b'{"id": 9, "n": 9, "y": 7}')
+        settle(changed)
+        last = changed.standing.next_t
+        assert at(store, last - 1) == [
+            {"id": 1, "n": 1, "y": None}, {"id": 2, "n": 2, "y": None}, {"id": 9, "n": 9, "y": 7}
+        ]  # fmt: skip
+        assert [each.noted for each in replay(rig, Planner(rig), 0, last)] == [()] * last
+        changed.close()
+
+
 def test_errors_of_a_view_are_retracted_after_a_column_is_declared(lab: Lab) -> None:
     topic = sent(*ROWS[:4])
     with new_store(lab) as store:
