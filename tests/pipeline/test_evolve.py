@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.errors import UsageError
+from strandline.errors import NotFoundError, UsageError
 from strandline.journal.next import Want
 from strandline.journal.record import Answer, Evolve, Seal
 from strandline.pipeline.evolve import COLUMNS_MAX, addable, evolved, joined, with_added, word_of
@@ -272,6 +272,37 @@ def test_a_column_that_is_declared_and_never_came_is_added(lab: Lab) -> None:
         ]  # fmt: skip
         assert [each.noted for each in replay(rig, Planner(rig), 0, last)] == [()] * last
         changed.close()
+
+
+def test_explicit_transactions_and_amendments_have_the_columns_too(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = f"""
+    CREATE TABLE t (id BIGINT, n BIGINT, PRIMARY KEY (id)) USING files
+      OPTIONS (path '{folder}', newColumns 'add');
+    """
+    (folder / "1.json").write_text('{"id": 1, "n": 1, "x": 5}')
+    with (
+        strandline.open("memory://", upkeep=False) as store,
+        store.pipeline("shop", text, settings=SETTINGS, engine=arrow_engine) as pipeline,
+    ):
+        assert pipeline.declared("t").columns.names == ["id", "n"]
+        pipeline.run(until_idle=True)
+        assert pipeline.declared("T").columns.names == ["id", "n", "x"]
+        with pytest.raises(NotFoundError, match="no table 'u': it has t"):
+            pipeline.declared("u")
+        with pipeline.transaction() as transaction:
+            transaction.insert("t", [{"id": 1, "n": 2, "x": 6}])
+        assert pipeline.query("SELECT * FROM t").to_pylist() == [{"id": 1, "n": 2, "x": 6}]
+        (folder / "2.json").write_text('{"id": 2, "n": 2}')
+        sealed = pipeline.committed.time
+        while pipeline.status().sealed is None:
+            pipeline.step()
+        assert pipeline.fed_by("t").columns.names == ["id", "n", "x"]
+        pipeline.amend(sealed, "t", reason="lost", rows=[{"id": 2, "n": 3, "x": 7}])
+        pipeline.run(until_idle=True)
+        found = pipeline.query("SELECT x FROM t WHERE id = 2").to_pylist()
+        assert found == [{"x": 7}]
 
 
 def test_errors_of_a_view_are_retracted_after_a_column_is_declared(lab: Lab) -> None:
