@@ -17,7 +17,7 @@ VERBS = [
     *("retain", "compact", "fsck", "doctor"),
     "pack",
     *("run", "status", "top", "query", "subscribe"),
-    *("replay", "checkpoint", "pause", "resume", "stop", "serve"),
+    *("replay", "reload", "checkpoint", "pause", "resume", "stop", "serve"),
 ]
 
 

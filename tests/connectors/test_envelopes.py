@@ -55,7 +55,7 @@ def test_debezium_rows_are_what_their_key_holds(op, wrapped):
         (None, {}, "delete"),
         (None, {"sequenceBy": "lsn"}, "nothing"),
         ({"schema": None, "payload": None}, {}, "refused"),
-        ({"op": "t", "before": None, "after": None}, {}, "refused"),
+        ({"op": "t", "before": None, "after": None}, {}, "truncate"),
         ({"op": "m"}, {}, "nothing"),
         ({"op": "x"}, {}, "refused"),
         ({}, {}, "refused"),
@@ -68,6 +68,7 @@ def test_debezium_operations(message, options, meaning):
         "nothing" if event is None
         else "refused" if isinstance(event, Refused)
         else "delete" if event.delete
+        else "truncate" if event.truncate
         else "row"
     )  # fmt: skip
     assert found == meaning

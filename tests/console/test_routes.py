@@ -23,6 +23,18 @@ def test_pushed_rows_are_answered_when_sealed_and_can_be_read_then(served):
     assert served.pipeline.query("SELECT id FROM large").to_pylist() == [{"id": 2}]
 
 
+def test_a_reload_replaces_what_a_table_holds_and_never_by_nothing(served):
+    path = "/v1/pipelines/shop/tables/orders/reload"
+    for rows in ([{"id": 1, "amount": 70}, {"id": 2, "amount": 7}], [{"id": 3, "amount": 80}]):
+        answer = served.client.ask("POST", path, _lines(*rows))
+        assert (answer.status, answer.json()["rows"]) == (200, len(rows))
+    assert served.pipeline.query("SELECT id FROM large").to_pylist() == [{"id": 3}]
+    assert served.client.ask("POST", path, b"").status == 400
+    assert served.pipeline.query("SELECT id FROM orders").num_rows == 1
+    nowhere = path.replace("orders", "nowhere")
+    assert served.client.ask("POST", nowhere, _lines({"id": 1})).status == 404
+
+
 def test_a_push_that_is_repeated_counts_once(served):
     path = "/v1/pipelines/shop/tables/lines/rows"
     for number in (0, 1):

@@ -13,6 +13,7 @@ from strandline.connectors.reading import reading
 from strandline.errors import InvariantError
 from strandline.model.digest import Digest
 from strandline.model.schema import Schema
+from strandline.parts.emptied import There
 from strandline.pipeline import meaning as m
 from strandline.views.parse import parse
 
@@ -31,16 +32,16 @@ def _came(*rows: dict[str, int] | bytes) -> pa.Table:
     return pa.Table.from_batches([raw_batch(values, "0", range(len(values)), keys=keys)])
 
 
-def _updates(*rows: dict[str, int] | bytes, held: m.Held) -> list[dict[str, int]]:
-    found, _ = m.upserted(decode(_came(*rows), HOW), HOW, held, SCHEMA, (7, 1_000))
+def _updates(*rows: dict[str, int] | bytes, held: There) -> list[dict[str, int]]:
+    found, _ = m.upserted(decode(_came(*rows), HOW).rows(HOW), HOW, held, SCHEMA, (7, 1_000))
     return found.to_pylist()
 
 
-def _held(*rows: dict[str, int]) -> m.Held:
+def _held(*rows: dict[str, int]) -> There:
     tombs = pa.table({"id": [], "lsn": [], "_at": []}).cast(
         pa.schema([("id", pa.int64()), ("lsn", pa.int64()), ("_at", pa.int64())])
     )
-    return m.Held(pa.Table.from_pylist(list(rows), TABLE.columns), tombs)
+    return There(pa.Table.from_pylist(list(rows), TABLE.columns), tombs)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_s26_again_and_again() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_s26_a_thousand_times_behind() -> None:
     run_seeds(lambda sim: replaced(sim, 1_000), range(2))
 

@@ -65,6 +65,7 @@ def test_s60_a_crash_while_recovering_changes_nothing_up_to_depth_3() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_s60_every_call_at_every_depth() -> None:
     _swept((dies_anywhere, dies_anywhere, dies_anywhere), most=100)
 

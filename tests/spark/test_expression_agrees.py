@@ -185,6 +185,8 @@ CASTS = [
     "CAST(d AS INT)", "CAST(x AS INT)", "CAST(2.5 AS INT)", "CAST(-2.5 AS INT)",
     "CAST(d AS DECIMAL(4, 1))", "CAST(300 AS TINYINT)", "CAST(2.5e0 AS BIGINT)",
     "CAST(0.1e0 AS DECIMAL(10, 4))", "CAST(day AS STRING)", "CAST('2024-02-30' AS DATE)",
+    "CAST(x AS DECIMAL(20, 3))", "CASE WHEN x > 1e299 THEN 0 ELSE CAST(x AS DECIMAL(20, 3)) END",
+    "CASE WHEN i > 50000 THEN CAST(x AS DECIMAL(20, 3)) ELSE 1 END", "CAST(1e300 AS DECIMAL(38, 0))",
     "CAST(1.25e0 AS DECIMAL(2, 1))", "CAST(12345 AS DECIMAL(3, 0))", "CAST(b AS DECIMAL(3, 1))",
 ]  # fmt: skip
 EDGES = [
@@ -197,6 +199,8 @@ EDGES = [
     "CASE WHEN i = 0 THEN 0 ELSE 10 div i END", "i <> 0 AND 10 / i > 1", "i = 0 OR 10 / i > 1",
     "COALESCE(i, 1 / 0)", "COALESCE(NULL, NULL, l)", "-2147483648", "2147483648", "1.10", ".5",
     "100000000000000000000 + 1", "CAST(NULL AS INT) + 1", "NULLIF(i, 0)", "NULLIF(d, 4.5)",
+    "NULLIF(e, 0) / (3000000000 / i)", "(3 / i) / NULLIF(i, 0)", "(7 % i) % NULLIF(i, 0)",
+    "NULLIF(i, 0) + (3 / i)", "(3 / i) + NULLIF(i, 0)", "(7 div l) div NULLIF(l, 0)",
     "0.1 + 0.2", "0.1e0 + 0.2e0", "(5) * d", "5 * d", "-5 * d", "5 + 1.5", "t + 1.5", "l * 1.5",
 ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from strandline.journal.staging import stage
 from strandline.pipeline.catalog import collections
 from strandline.pipeline.compute import Computed, Computer, Intake, Work
 from strandline.pipeline.meaning import packed_rows
+from strandline.pipeline.rows import staged_rows
 from strandline.testing.computing import ArrowComputer
 from strandline.views.parse import parse
 
@@ -62,7 +63,17 @@ class Transactions:
             refs.append(stage(self.store.env, PIPELINE, payload, rows=rows.num_rows))
         return Intake(f"of.{table}", table, staged=tuple(refs))
 
-    def work(self, *intakes: Intake, writes: bool = True) -> Work:
+    def reloaded(self, table: str, *chunks: list[dict]) -> Intake:
+        """What a reload of a table brings, typed and checked as its user's process does it."""
+        declared = self.program.table(table)
+        refs = []
+        for number, chunk in enumerate(chunks):
+            rows = staged_rows(chunk, declared, number)
+            payload = packed_rows(rows)
+            refs.append(stage(self.store.env, PIPELINE, payload, rows=rows.num_rows))
+        return Intake(f"of.{table}", table, staged=tuple(refs), replace=True)
+
+    def work(self, *intakes: Intake, writes: bool = True, builds: frozenset = frozenset()) -> Work:
         return Work(
             PIPELINE,
             self.time,
@@ -71,12 +82,15 @@ class Transactions:
             intakes,
             {each.name: each.shard for each in self.collections},
             writers=self.writers if writes else {},
+            builds=builds,
+            # As a replica says it, whatever columns a table has got meanwhile.
+            seen={each.name: tuple(each.columns.names) for each in self.program.tables},
         )
 
-    def run(self, *intakes: Intake) -> Computed:
+    def run(self, *intakes: Intake, builds: frozenset = frozenset()) -> Computed:
         """Both compute it and must agree; then it is landed."""
-        expected = self.reference.compute(self.work(*intakes))
-        found = self.computer.compute(self.work(*intakes))
+        expected = self.reference.compute(self.work(*intakes, builds=builds))
+        found = self.computer.compute(self.work(*intakes, builds=builds))
         assert found.inputs == expected.inputs
         assert found.undecoded == expected.undecoded
         mine, theirs = found.digests(), expected.digests()

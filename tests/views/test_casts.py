@@ -55,7 +55,7 @@ def test_a_value_keeps_its_meaning(have, want, value, found):
         (pa.string(), pa.date32(), "2023-02-29"),
         (pa.string(), STAMP, "noon"),
         (pa.float64(), pa.int64(), math.nan),
-        (pa.float64(), pa.decimal128(5, 2), math.inf),
+        (pa.float64(), pa.decimal128(5, 2), 1e300),
         (pa.int32(), pa.decimal128(3, 0), 1000),
     ],
 )
@@ -71,3 +71,8 @@ def test_what_does_not_fit_raises(have, want, value):
 def test_what_we_would_do_differently_from_spark_is_refused(have, want):
     with pytest.raises(UsageError):
         cast(have, want)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_no_number_is_no_decimal_and_raises_nothing_as_in_spark(value):
+    assert cast(pa.float64(), pa.decimal128(20, 3))(value) is None

@@ -157,6 +157,27 @@ def replay(
     replay_pipeline(store, name, (start, stop), Output(as_json=json), engine_of(context))
 
 
+def reload(
+    context: typer.Context,
+    store: Store,
+    table: Annotated[str, typer.Argument(help="The table.", metavar="TABLE")],
+    word: Annotated[str, typer.Argument(help="The word FROM.", metavar="FROM")],
+    path: Annotated[str, typer.Argument(help="A file, or a folder of files.", metavar="PATH")],
+    name: PipelineName = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="json, csv, parquet or avro; else by the file's name."),
+    ] = None,
+    timeout: Patience = 600,
+    json: Json = False,
+) -> None:
+    """Replace what a table holds in one transaction; only what differs is seen as changed."""
+    from strandline.cli.reloading import reload_table
+
+    said, how = (table, word, path), (form, timeout * 1_000)
+    reload_table(store, name, said, how, Output(as_json=json), engine_of(context))
+
+
 def checkpoint(
     context: typer.Context,
     store: Store,
@@ -327,6 +348,7 @@ def add_verbs(app: typer.Typer) -> None:
         query,
         subscribe,
         replay,
+        reload,
         checkpoint,
         pause,
         resume,

@@ -7,7 +7,7 @@
               null, or a row with `_delete`            its key holds nothing
     debezium  op c, r, u                               `after` is what its key holds
               op d                                     the key of `before` holds nothing
-              op t                                     an error row: emptying is not built yet
+              op t                                     all keys hold nothing; see `incoming`
               op m                                     nothing
               null (a tombstone)                       its key holds nothing; nothing at all where
                                                        `sequenceBy` orders rows, as it has no place
@@ -46,7 +46,6 @@ _UNAVAILABLE_FORMS = {
     b'"%b"' % _UNAVAILABLE_BYTES,
 }
 _DELETES = "deletes"
-TRUNCATES = "op t empties the table, which is not built yet: reload it by hand"
 _Raws = dict[str, msgspec.Raw]
 _NO_TYPES: Mapping[str, pa.DataType] = {}
 _CONNECT = {
@@ -66,6 +65,8 @@ class Event:
 
     row: Any = None
     delete: bool = False
+    truncate: bool = False
+    """Whether it empties the table."""
     keep: tuple[str, ...] = ()
     sequence: Any = None
     """Where `sequenceBy` columns come from if not from the row: attributes `s0` and so on."""
@@ -177,7 +178,7 @@ class Envelope:
         if message.op == "d":
             return Event(message.before, delete=True, sequence=message)
         if message.op == "t":
-            return Refused(TRUNCATES)
+            return Event(truncate=True, sequence=message)
         return None if message.op == "m" else Refused("no operation that Debezium has (op)")
 
 

@@ -107,6 +107,11 @@ class Files:
             for partition, (start, stop) in taken.filled().parts.items()
         ]
 
+    def split_of(self, path: str) -> Split:
+        """One file of the folder, as it is now."""
+        seen = self._look(path)
+        return Split(NAME, self._options, f"{path}@{seen.digest}", 0, seen.size)
+
     def check(self, taken: Range) -> None:
         for partition, (_, stop) in taken.filled().parts.items():
             path, digest = path_of(partition), partition.rpartition("@")[2]

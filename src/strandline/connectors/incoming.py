@@ -4,6 +4,7 @@
 in all rows but errors, and beside them
 
     `_delete`      bool          its key holds nothing from now on
+    `_truncate`    bool          no key holds anything from now on; it has no row and no key
     `_diff`        int64         how often: 1, but for changes of a shard that is appended
     `_keep`        list<string>  columns that keep what the row of its key has
     `_partition`, `_offset`      where it came from
@@ -13,7 +14,9 @@ in all rows but errors, and beside them
     `_error`       string        why there is no row; null for good rows
     `_raw`         binary        the value that could not be decoded, or its first `KEPT_MAX` bytes
 
-The order of a key's rows is `sequenceBy`, then `_partition`, then `_offset`, everywhere.
+The order of a key's rows is `sequenceBy`, then `_partition`, then `_offset`, everywhere, and so is
+that of truncations. Without `sequenceBy`, of the rows of one transaction those come before it that
+are of an earlier partition or, in its own, of a lower offset. Errors have the source's order alone.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ KEPT_MAX = 1024 * 1024
 """So many bytes are kept of a value that could not be decoded."""
 OURS = (
     pa.field("_delete", pa.bool_(), nullable=False),
+    pa.field("_truncate", pa.bool_(), nullable=False),
     pa.field("_diff", pa.int64(), nullable=False),
     pa.field("_keep", pa.list_(pa.string())),
     *layout.PLACE,
@@ -84,24 +88,35 @@ class Incoming:
         """The good rows for the upsert kernel: columns, `_delete`, `_keep` and order columns."""
         good = self._good()
         kept = good.select([*reading.schema.names, "_delete", "_keep"])
-        order = [*reading.sequence_by, layout.PARTITION, layout.OFFSET]
-        for at, name in enumerate(order):
+        for at, name in enumerate(_order(reading)):
             kept = kept.append_column(f"{ORDER}{at}", good[name])
         return kept
 
+    def truncations(self, reading: Reading) -> pa.Table:
+        """The order columns of all truncations; no other row has a part in them."""
+        names = _order(reading)
+        found = self.table.filter(self.table["_truncate"]).select(names)
+        return found.rename_columns([f"{ORDER}{at}" for at in range(len(names))])
+
     def _good(self) -> pa.Table:
-        return self.table.filter(self.table["_error"].is_null())
+        rows = pc.and_not(self.table["_error"].is_null(), self.table["_truncate"])
+        return self.table.filter(rows)
 
     def errors(self) -> pa.Table:
         """What happens to error rows: set by errors, deleted by good rows of the same id; for the
         upsert kernel, in the order of the source."""
-        found = self.table
+        found = self.table.filter(pc.invert(self.table["_truncate"]))
         columns = [found[each] for each in ("_id", "_partition", "_offset", "_error", "_raw")]
         gone = found["_error"].is_null()
         columns[3] = pc.fill_null(columns[3], "")
         made = pa.Table.from_arrays(columns, schema=ERRORS).append_column("_delete", gone)
         made = made.append_column(f"{ORDER}0", found["_partition"])
         return made.append_column(f"{ORDER}1", found["_offset"])
+
+
+def _order(reading: Reading) -> list[str]:
+    """The columns that order rows, the first decides first."""
+    return [*reading.sequence_by, layout.PARTITION, layout.OFFSET]
 
 
 def out_schema(reading: Reading) -> pa.Schema:
@@ -249,18 +264,21 @@ def _assembled(
     columns: list[pa.Array], found: _Found, given: pa.Table, reading: Reading
 ) -> pa.Table:
     rows = pa.Table.from_arrays(columns, names=reading.schema.names)
-    delete = np.fromiter((event.delete for event in found.events), np.bool_, len(found.events))
     keep = [event.keep or None for event in found.events]
-    _refuse_nulls(rows, delete, keep, found, reading)
+    _refuse_nulls(rows, keep, found, reading)
+    delete, truncate = (_flags(found, flag) for flag in ("delete", "truncate"))
     places = np.array(found.places, np.int64)
     bad = [place for place in sorted(found.refused) if place not in set(found.places)]
     places = np.concatenate((places, np.array(bad, np.int64)))
     extra = len(places) - len(found.places)
+    truncate = np.concatenate((truncate, np.zeros(extra, np.bool_)))
     errors = pa.array([found.refused.get(place) for place in places.tolist()], pa.string())
     taken = given.take(pa.array(places))
     wrong = errors.is_valid()
     ours = {
         "_delete": pa.array(np.concatenate((delete, np.zeros(extra, np.bool_)))),
+        # One that has no place in the order is an error and empties nothing.
+        "_truncate": pc.and_(pa.array(truncate), pc.invert(wrong)),
         "_diff": _diffs(taken),
         "_keep": pa.array([*keep, *([None] * extra)], pa.list_(pa.string())),
         "_partition": taken[layout.PARTITION],
@@ -285,20 +303,30 @@ def _diffs(taken: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([pa.repeat(pa.scalar(1, pa.int64()), taken.num_rows)])
 
 
+def _flags(found: _Found, name: str) -> np.typing.NDArray[np.bool_]:
+    get = attrgetter(name)
+    return np.fromiter(map(get, found.events), np.bool_, len(found.events))
+
+
 def _refuse_nulls(
     rows: pa.Table,
-    delete: np.typing.NDArray[np.bool_],
     keep: Sequence[tuple[str, ...] | None],
     found: _Found,
     reading: Reading,
 ) -> None:
-    """Rows with a null where none may be are errors; deletions need their key alone."""
+    """Rows with a null where none may be are errors; deletions need their key alone, and
+    truncations a place in the order."""
+    delete, truncate = (_flags(found, flag) for flag in ("delete", "truncate"))
+    for name in reading.sequence_by if truncate.any() else ():
+        for at in np.flatnonzero(truncate & rows[name].is_null().to_numpy()).tolist():
+            why = f"op t has no {printable(name)}, so no place in the order that sequenceBy gives"
+            found.refused.setdefault(found.places[at], why)
     for each in reading.schema:
         is_key = reading.keyed and each.name in reading.key
         if not rows[each.name].null_count or not (is_key or not each.nullable):
             continue
         nulls = rows[each.name].is_null().to_numpy()
-        for at in np.flatnonzero(nulls & (is_key | ~delete)).tolist():
+        for at in np.flatnonzero(nulls & ~truncate & (is_key | ~delete)).tolist():
             if not is_key and each.name in (keep[at] or ()):
                 continue
             what = "the key's column" if is_key else "column"

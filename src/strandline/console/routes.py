@@ -7,6 +7,8 @@
     POST  /v1/pipelines/NAME/tables/TABLE/rows              rows in the table's format, one a line;
                                                             X-Producer and X-Sequence: may be
                                                             repeated; answered once they are sealed
+    POST  /v1/pipelines/NAME/tables/TABLE/reload            JSON rows, one a line, which replace
+                                                            what the table holds
     POST  /v1/pipelines/NAME/transactions                   begin
     GET   /v1/pipelines/NAME/transactions/ID                how it stands
     POST  /v1/pipelines/NAME/transactions/ID/tables/TABLE/rows?chunk=0     JSON rows, one a line
@@ -164,6 +166,17 @@ class Api:
         )
         return {"sealed": True, "rows": pushed.rows, "duplicate": pushed.duplicate}
 
+    def reload(self, sent: Sent) -> Document:
+        pipeline = self._serving.pipeline(sent.path["name"])
+        table = pipeline.program.table(sent.path["table"])
+        if table is None:
+            raise NotFoundError(f"pipeline {pipeline.name} has no such table")
+        rows = json_rows(limits.lines_of(sent.body), table)
+        if not rows.num_rows:
+            raise UsageError(f"no rows came, and that would empty {table.name}: nothing was done")
+        time = pipeline.reload(table.name, rows, timeout_ms=PUSH_MS)
+        return {"time": time, "rows": rows.num_rows}
+
     def begin(self, sent: Sent) -> Document:
         return {"transaction": self._serving.pipeline(sent.path["name"]).transaction().id}
 
@@ -260,6 +273,7 @@ def application(serving: Serving, guard: Guard) -> Starlette:
             route("GET", one + "/history", api.history),
             route("POST", one + "/query", api.query),
             route("POST", one + "/tables/{table}/rows", api.push),
+            route("POST", one + "/tables/{table}/reload", api.reload),
             route("POST", one + "/transactions", api.begin),
             route("GET", transaction, api.look),
             route("POST", transaction + "/tables/{table}/rows", api.insert),

@@ -34,7 +34,7 @@ from strandline.shard.env import PATIENCE
 from strandline.store.consensus import CasResult, Versioned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from strandline.journal.standing import Standing
     from strandline.shard.env import Env
@@ -54,6 +54,8 @@ class Staged(msgspec.Struct, frozen=True, array_like=True, tag="STAGED"):
     table: str
     ref: StagedRef
     at_ms: int
+    replace: bool = False
+    """Whether the table holds what its handle brings for it and nothing else."""
 
 
 class Frozen(msgspec.Struct, frozen=True, array_like=True, tag="FROZEN"):
@@ -94,6 +96,10 @@ class Handle:
             found[chunk.table] = (*found.get(chunk.table, ()), chunk.ref)
         return found
 
+    def replaced(self) -> frozenset[str]:
+        """The tables whose content it replaces."""
+        return frozenset(each.table for each in self.chunks if each.replace)
+
 
 class Handles:
     """The handles of one pipeline."""
@@ -121,19 +127,48 @@ class Handles:
         """What is known of a handle; `NotFoundError` once it was closed long ago."""
         return self._find(name)[0]
 
-    def insert(self, name: str, number: int, table: str, payload: bytes, rows: int) -> Staged:
+    def insert(
+        self,
+        name: str,
+        number: int,
+        table: str,
+        payload: bytes,
+        rows: int,
+        *,
+        replace: bool = False,
+    ) -> Staged:
         """Stage one chunk. The same chunk again is harmless; another of its number is refused."""
-        staged: Staged | None = None
+        put: StagedRef | None = None
+
+        def ref() -> StagedRef:
+            nonlocal put
+            put = put or stage(self._env, self.pipeline, payload, rows=rows)
+            return put
+
+        chunk = _Chunk(number, table, digest_of(payload), ref, replace)
+        staged = self._add(name, chunk)
+        if put is not None and put.key != staged.ref.key:
+            self._delete(put.key)
+        return staged
+
+    def adopt(
+        self, name: str, number: int, table: str, ref: StagedRef, *, replace: bool = False
+    ) -> Staged:
+        """The same for a chunk that somebody has staged already."""
+        return self._add(name, _Chunk(number, table, ref.digest, lambda: ref, replace))
+
+    def _add(self, name: str, chunk: _Chunk) -> Staged:
         for _ in self._rounds():
             handle, end = self._open_one(name)
-            known = next((each for each in handle.chunks if each.number == number), None)
+            known = next((each for each in handle.chunks if each.number == chunk.number), None)
             if known is not None:
-                return self._same(name, known, staged, payload, table)
+                return _same(name, known, chunk)
             if handle.frozen is not None:
-                raise ConflictError(f"handle {name} is being closed: chunk {number} is too late")
-            if staged is None:
-                ref = stage(self._env, self.pipeline, payload, rows=rows)
-                staged = Staged(number, table, ref, self._now_ms())
+                raise ConflictError(
+                    f"handle {name} is being closed: chunk {chunk.number} is too late"
+                )
+            _refuse_mixture(handle, chunk)
+            staged = Staged(chunk.number, chunk.table, chunk.ref(), self._now_ms(), chunk.replace)
             if self._append(_slot_of(name), end, staged):
                 return staged
         raise self._silent(name)
@@ -201,18 +236,6 @@ class Handles:
             raise ConflictError(f"handle {name} was {how}")
         return handle, end
 
-    def _same(
-        self, name: str, known: Staged, mine: Staged | None, payload: bytes, table: str
-    ) -> Staged:
-        if mine is not None and mine.ref.key != known.ref.key:
-            self._delete(mine.ref.key)
-        if (known.table, known.ref.digest) != (table, digest_of(payload)):
-            raise UsageError(
-                f"handle {name} has another chunk {known.number}: a chunk that is sent again has "
-                "to be the same"
-            )
-        return known
-
     def _slots(self) -> dict[int, Handle | None]:
         prefix = f"handles/{self.pipeline}/"
         keys = self._env.patient(lambda: self._env.consensus.keys(prefix))
@@ -275,6 +298,37 @@ class Handles:
 
     def _silent(self, name: str) -> MaybeAppliedError:
         return MaybeAppliedError(f"handle {name}: the store did not say whether it happened")
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A chunk that is to be added."""
+
+    number: int
+    table: str
+    digest: bytes
+    ref: Callable[[], StagedRef]
+    """Puts it if it is not there yet."""
+    replace: bool
+
+
+def _same(name: str, known: Staged, chunk: _Chunk) -> Staged:
+    mine = (chunk.table, chunk.digest, chunk.replace)
+    if (known.table, known.ref.digest, known.replace) != mine:
+        raise UsageError(
+            f"handle {name} has another chunk {known.number}: a chunk that is sent again has "
+            "to be the same"
+        )
+    return known
+
+
+def _refuse_mixture(handle: Handle, chunk: _Chunk) -> None:
+    """What replaces a table and what changes it do not go together."""
+    for other in handle.chunks:
+        if other.table == chunk.table and other.replace != chunk.replace:
+            raise UsageError(
+                f"handle {handle.id} both replaces {chunk.table} and inserts into it: use two"
+            )
 
 
 def _slot_of(name: str) -> int:

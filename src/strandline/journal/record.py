@@ -85,6 +85,8 @@ class Input(_Record, frozen=True, array_like=True, tag="INPUT"):
     staged: tuple[StagedRef, ...]
     producers: dict[str, int]
     """The last sequence number that is in it, for each producer that pushed to the endpoint."""
+    replace: bool = False
+    """Whether the table holds these rows from now on and no others: a reload."""
 
 
 class Seal(_Record, frozen=True, array_like=True, tag="SEAL"):

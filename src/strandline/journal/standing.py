@@ -11,7 +11,7 @@
     BEGIN        nothing is sealed; the next time, this epoch, this program, the versions of this
                  epoch; its handle is open; its clock does not go back
     INPUT        its BEGIN; one per endpoint, which is neither removed nor paused; nothing that
-                 was taken before
+                 was taken before; one that replaces a table is staged, and the table's only one
     SEAL         its BEGIN
     AMEND        this very time is sealed, with this endpoint, and has no ANSWER; no more is
                  read than was sealed
@@ -284,6 +284,7 @@ def _input(standing: Standing, record: Input) -> Standing:
     if standing.endpoints.get(record.endpoint, "live") != "live":
         _refuse(standing, record, f"that endpoint is {standing.endpoints[record.endpoint]}")
     _not_taken(standing, record, record.taken)
+    _replaces_alone(standing, record, begun.inputs)
     known = standing.producers.get(record.endpoint, {})
     for producer, sequence in record.producers.items():
         if sequence <= known.get(producer, -1):
@@ -445,6 +446,15 @@ def _open(standing: Standing, record: r.Record, handle: str) -> None:
 def _forward(standing: Standing, record: r.Record, instant_ms: int) -> None:
     if instant_ms < standing.instant_ms:
         _refuse(standing, record, f"its instant {instant_ms} is before {standing.instant_ms}")
+
+
+def _replaces_alone(standing: Standing, record: Input, others: tuple[Input, ...]) -> None:
+    """All rows of a table that is replaced are in one input, which is there for good."""
+    if record.replace and (record.taken is not None or not record.staged):
+        _refuse(standing, record, f"what replaces {record.table} is not staged")
+    for other in others:
+        if other.table == record.table and (other.replace or record.replace):
+            _refuse(standing, record, f"{record.table} is replaced, and has another input")
 
 
 def _not_taken(standing: Standing, record: Input, ranges: Taken | None) -> None:

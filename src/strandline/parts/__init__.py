@@ -3,6 +3,7 @@
 build        pure   from updates to a part: its bytes and its facts
 chunk        pure   lists of parts as columnar objects
 consolidate  pure   what updates add up to: the sums of diffs of equal rows
+emptied      pure   what rows make of a table that is emptied among them
 envelope     pure   the wrapping of every metadata object, so that damage is noticed
 filters      pure   which rows a reader wants: conditions on columns
 index        pure   the row groups of a part: where each lies, and how one is read

@@ -4,6 +4,7 @@ agree       pure   whether two computations of one time agree
 amend       shell  replaces what a sealed transaction can't read any more, on the record
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
+bringing    shell  what a reload brings, as chunks of rows that fit their table
 catalog     pure   the collections of a program and their shards
 claim       pure   who publishes to a sink, and how far it was
 claims      shell  claims in Consensus: looked for, taken, renewed
@@ -30,6 +31,7 @@ publishing  shell  all sinks of one replica
 pushes      shell  takes rows that are pushed, and tells producers once they are sealed
 query       shell  answers a query at one committed time
 register    shell  one small value in the store that any process may change
+reload      shell  stages what a table is replaced by
 replay      shell  computes committed transactions again and compares
 replica     shell  carries out what the journal says is next
 report      shell  what anybody can see of a pipeline: its standing, its history

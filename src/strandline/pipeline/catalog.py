@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strandline.views.declared import Table
     from strandline.views.program import Program
 
-TABLE, TABLE_ERRORS, TOMBS = "table", "table errors", "tombstones"
+TABLE, TABLE_ERRORS, TOMBS, FLOOR = "table", "table errors", "tombstones", "floor"
 VIEW, VIEW_ERRORS = "view", "view errors"
 
 VIEW_ERROR_COLUMNS = pa.schema([("row", pa.string()), ("reason", pa.string())])
@@ -50,6 +50,16 @@ def tombs_of(name: str) -> str:
     return f"{name}_tombs"
 
 
+def floor_of(name: str) -> str:
+    """The hidden collection that holds the order of a table's last truncation, if there was one."""
+    return f"{name}_floor"
+
+
+def has_floor(table: Table) -> bool:
+    """Whether a table can be truncated by an event that has a place in the order."""
+    return table.envelope == "debezium" and bool(table.sequence_by)
+
+
 def collections(
     pipeline: str, program: Program, view_columns: Mapping[str, pa.Schema]
 ) -> list[Collection]:
@@ -68,6 +78,8 @@ def collections(
         ]
         if table.sequence_by:
             found.append(_tombstones(pipeline, table))
+        if has_floor(table):
+            found.append(_floor(pipeline, table))
     for view in program.views:
         found += [
             Collection(view.name, view.shard(pipeline), VIEW, view_columns[view.name]),
@@ -112,3 +124,9 @@ def _tombstones(pipeline: str, table: Table) -> Collection:
     tombs = tomb_schema(schema, Rules(compare_stored=table.sequence_by, bury=True))
     name = tombs_of(table.name)
     return Collection(name, f"{pipeline}.{name}", TOMBS, tombs.arrow(), table.key)
+
+
+def _floor(pipeline: str, table: Table) -> Collection:
+    own = [pa.field(name, table.columns.field(name).type) for name in table.sequence_by]
+    name = floor_of(table.name)
+    return Collection(name, f"{pipeline}.{name}", FLOOR, pa.schema(own))

@@ -35,6 +35,8 @@ class Intake:
     table: str
     splits: tuple[Split, ...] = ()
     staged: tuple[StagedRef, ...] = ()
+    replace: bool = False
+    """Whether the table holds these rows from now on and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class Work:
 
     seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     """What views see of tables, which may have got more columns; all, of those left out."""
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The tables whose content is replaced."""
+        return frozenset(each.table for each in self.intakes if each.replace)
 
     def whole(self, view: View) -> bool:
         """Whether a view is computed from all that it reads; before the first time that is what

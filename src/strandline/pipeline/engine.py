@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.handles.store import Store
+    from strandline.journal.record import StagedRef
     from strandline.model.frontier import Time
+    from strandline.pipeline.bringing import Bringing
     from strandline.pipeline.compute import Computer
 
 
@@ -39,6 +41,8 @@ class PipelineEngine:
     computer: Computer
     answer: Callable[[Question], pa.Table]
     close: Callable[[], None] = lambda: None
+    stage: Callable[[Bringing], list[StagedRef]] | None = None
+    """Stages rows by tasks, wherever they are; `None` if there are none."""
 
 
 NewEngine = Callable[["Store"], PipelineEngine]

@@ -5,6 +5,7 @@ upsert, debezium    the last row of each key counts: by `sequenceBy`, then parti
 tombstones          of keys deleted more than `keepDeleted` ago, by the transaction's own clock, go
                     now and then, before what comes is compared with those that stay
 errors              kept by id; a good row of the same id heals, and so retracts, the error
+truncation          what comes before it in the order goes; the order of the last one is the floor
 reload              what came is all there is: what the table holds besides is retracted
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from strandline.connectors.incoming import ERRORS
+from strandline.connectors.incoming import ERRORS, ORDER
 from strandline.connectors.reading import OPTIONS, Reading, reading
 from strandline.errors import invariant
 from strandline.model.digest import Digest
@@ -24,11 +25,11 @@ from strandline.model.engine import Rules
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN, Schema
 from strandline.parts.consolidate import as_updates, consolidate
-from strandline.parts.upsert import resolve
+from strandline.parts.emptied import NOTHING, Emptying, There, later, resolve_emptied
 from strandline.pipeline.evolve import word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from strandline.connectors.incoming import Incoming
     from strandline.model.frontier import Time
@@ -41,14 +42,6 @@ DIVISION = "division by zero"
 MISFIT = "a value does not fit its type"
 """Why a view's query raised, in words that do not depend on who computed it: engines word the
 rest differently, and what they say of the value depends on how they got there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What the keys that came hold already: rows, and tombstones of those that hold none."""
-
-    rows: pa.Table
-    tombs: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +87,12 @@ def updates_digest(updates: pa.Table, schema: Schema) -> Digest:
     return Digest.of(row_base(rows, schema.ids), updates[DIFF_COLUMN].to_numpy())
 
 
-def appended(incoming: Incoming, how: Reading, schema: Schema) -> pa.Table:
-    """The updates of a table without a key."""
-    return consolidate(fitted(incoming.appended(how), schema))
+def appended(
+    incoming: Incoming, how: Reading, schema: Schema, replaced: pa.Table | None = None
+) -> pa.Table:
+    """The updates of a table without a key; `replaced` is what it held, if it is reloaded."""
+    came = consolidate(fitted(incoming.appended(how), schema))
+    return came if replaced is None else difference(expanded(came), replaced)
 
 
 def fitted(rows: pa.Table, schema: Schema) -> pa.Table:
@@ -132,23 +128,57 @@ def sweep_before(how: Reading, at: Time, now_ms: int) -> int | None:
     return now_ms - how.keep_deleted_ms
 
 
+def emptying_of(
+    truncations: Sequence[pa.Table], how: Reading, floor: pa.Table | None, *, reload: bool
+) -> Emptying:
+    """What empties a table, from all truncations that came and the floor that it has."""
+    at = later(truncations)
+    raised = None
+    if at is not None and how.sequence_by:
+        raised = at.select(range(len(how.sequence_by))).rename_columns(list(how.sequence_by))
+    return Emptying(reload, at, later([floor, raised]))
+
+
+def errors_emptying(truncations: Sequence[pa.Table], how: Reading, *, reload: bool) -> Emptying:
+    """What empties the table's errors: their order is that of the source alone."""
+    skipped = len(how.sequence_by)
+    places = [
+        each.select([skipped, skipped + 1]).rename_columns([f"{ORDER}0", f"{ORDER}1"])
+        for each in truncations
+    ]
+    return Emptying(reload, later(places))
+
+
+def floor_updated(emptying: Emptying, old: pa.Table) -> pa.Table:
+    """The updates of a table's floor."""
+    new = old if emptying.floor is None else emptying.floor.cast(old.schema)
+    return difference(new, old)
+
+
 def upserted(
-    incoming: Incoming, how: Reading, held: Held, schema: Schema, at: tuple[Time, int]
+    rows: pa.Table,
+    how: Reading,
+    held: There,
+    schema: Schema,
+    at: tuple[Time, int],
+    emptying: Emptying = NOTHING,
 ) -> tuple[pa.Table, pa.Table | None]:
     """The updates of a keyed table, and those of its tombstones where it has any; `at` is the
     transaction's time and what its clock said."""
     time, now_ms = at
-    rows = _timed(fitted(incoming.rows(how), schema), time)
-    found = resolve(rows, held.rows, schema, rules_of(how, now_ms), held.tombs)
-    tombs = None if found.tombs is None else found.tombs.drop_columns([TIME_COLUMN])
-    return found.updates.drop_columns([TIME_COLUMN]), tombs
+    came, rules = _timed(fitted(rows, schema), time), rules_of(how, now_ms)
+    updates, tombs = resolve_emptied(came, held, schema, rules, emptying, time)
+    buried = None if tombs is None else tombs.drop_columns([TIME_COLUMN])
+    return updates.drop_columns([TIME_COLUMN]), buried
 
 
-def errors_updated(incoming: Incoming, old: pa.Table, at: Time) -> pa.Table:
+def errors_updated(
+    incoming: Incoming, old: pa.Table, at: Time, emptying: Emptying = NOTHING
+) -> pa.Table:
     """The updates of a table's error collection that holds `old`."""
     rows = _timed(incoming.errors(), at)
-    found = resolve(rows, old, ERROR_SCHEMA, Rules())
-    return found.updates.drop_columns([TIME_COLUMN])
+    updates, _ = resolve_emptied(rows, There(old), ERROR_SCHEMA, Rules(), emptying, at)
+    return updates.drop_columns([TIME_COLUMN])
 
 
 def undecoded(incoming: Incoming) -> Undecoded | None:

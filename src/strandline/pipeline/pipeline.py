@@ -10,6 +10,7 @@ is the one on record, and whoever only looks, asks for a transaction or subscrib
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from strandline.connectors.registry import fetch
@@ -26,6 +27,7 @@ from strandline.pipeline.life import Life
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.presence import Presence
 from strandline.pipeline.query import Library
+from strandline.pipeline.reload import Stager
 from strandline.pipeline.replay import replay
 from strandline.pipeline.report import history_of, status_of
 from strandline.pipeline.requests import Requests
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from strandline.pipeline.engine import PipelineEngine
     from strandline.pipeline.means import Means
     from strandline.pipeline.pushes import Pushed
+    from strandline.pipeline.reload import Source as ReloadSource, Told
     from strandline.pipeline.replay import Replayed
     from strandline.pipeline.report import PipelineStatus, TransactionSummary
     from strandline.pipeline.rig import Rig
@@ -190,7 +193,28 @@ class Pipeline:
         else:
             self._handles.look(handle)
         program = evolved(self.program, standing.added)
-        return Transaction(self._handles, handle, program, self._committed)
+        return Transaction(self._handles, handle, program, self._committed, self._stager(None))
+
+    def reload(
+        self,
+        table: str,
+        source: ReloadSource,
+        *,
+        timeout_ms: int | None = None,
+        told: Told | None = None,
+    ) -> Time:
+        """Replace what a table holds in one transaction, and return its time once it can be read.
+
+        `source` is an Arrow table, a DataFrame of pandas or of Spark, a list of dicts, a path of
+        files, or a dict of `path`, `format` and other options. Readers, views and sinks see only
+        what differs. `told` hears how far it is.
+        """
+        declared = self.declared(table)
+        # Before there is a handle, which would expire if this took long.
+        refs = self._stager(told).staged(declared, source)
+        work = self.transaction()
+        work.adopt(declared.name, refs)
+        return work.commit(timeout_ms=timeout_ms)
 
     def declared(self, table: str) -> Table:
         """A table as its rows are given: with the columns that its source has brought besides."""
@@ -394,6 +418,11 @@ class Pipeline:
             if not alone or self._life.step(self._ready()) > 0:
                 env.tasks.sleep(POLL_MS)
         return standing
+
+    def _stager(self, told: Told | None) -> Stager:
+        resolve = self._means.ports(self.store).resolve
+        stager = Stager(self.store, self.name, self._made, resolve)
+        return stager if told is None else replace(stager, told=told)
 
     def _made(self) -> PipelineEngine:
         if self._engine is None:

@@ -101,7 +101,9 @@ class Planner:
     def intake(self, sealed: Input) -> Intake:
         """Where the rows of an input are, for whoever computes."""
         if sealed.taken is None or sealed.staged:
-            return Intake(sealed.endpoint, sealed.table, staged=sealed.staged)
+            # A reload that was amended away is none: it must not empty its table.
+            replaces = sealed.replace and bool(sealed.staged)
+            return Intake(sealed.endpoint, sealed.table, staged=sealed.staged, replace=replaces)
         source = self._rig.sources.get(sealed.endpoint)
         if source is None:
             raise UsageError(
@@ -169,9 +171,9 @@ class Planner:
             self._handles.settle(handle, None, reason)
 
     def _staged(self, standing: Standing, handle: Handle) -> list[Input]:
-        t = standing.next_t
+        t, replaced = standing.next_t, handle.replaced()
         return [
-            Input(t, f"{TRANSACTION}.{table}", table, None, refs, {})
+            Input(t, f"{TRANSACTION}.{table}", table, None, refs, {}, table in replaced)
             for table, refs in sorted(handle.tables().items())
         ]
 

@@ -10,7 +10,7 @@ from strandline.errors import BoundsError, NotFoundError, ViewFailedError
 from strandline.journal.staging import program_text
 from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.model.frontier import Time, valid_time
-from strandline.pipeline.catalog import TOMBS, VIEW, VIEW_ERRORS, errors_of
+from strandline.pipeline.catalog import FLOOR, TOMBS, VIEW, VIEW_ERRORS, errors_of
 from strandline.pipeline.engine import Question
 from strandline.views.allow import allow_query
 from strandline.views.parse import parse
@@ -42,7 +42,8 @@ class Library:
         standing = self.journal.refresh()
         if not standing.epoch:
             raise NotFoundError(f"pipeline {self.journal.pipeline} was not run yet")
-        names = {name: b.shard for name, b in standing.bindings.items() if b.role != TOMBS}
+        bound = standing.bindings.items()
+        names = {name: each.shard for name, each in bound if each.role not in {TOMBS, FLOOR}}
         allowed = allow_query(sql, list(names))
         line = JournalTimeline(self.store.env, timeline_name(self.journal.pipeline))
         at = self._time(standing, line, as_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -29,14 +29,25 @@ _CHUNK_ROWS = 1 << 32
 CHUNKS_MAX = 1 << 30
 
 
-def staged_rows(rows: Rows, table: Table, chunk: int) -> pa.Table:
+class Target(Protocol):
+    """Of a table of a program, what rows have to fit."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> pa.Schema: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+
+
+def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
     """Rows as a source would give them; those of later chunks come later.
 
     `SchemaError` if they do not fit the table: nothing of a transaction becomes an error row.
     """
     if not 0 <= chunk < CHUNKS_MAX:
         raise UsageError(f"chunk number {chunk} is refused: use 0 to {CHUNKS_MAX - 1}")
-    return _placed(_fitting(_table(rows, table), table), chunk)
+    return _placed(_fitting(table_of(rows, table), table), chunk)
 
 
 def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
@@ -76,7 +87,8 @@ def _split(line: bytes, number: int) -> tuple[bool, bytes]:
     return delete, msgspec.json.encode(row)
 
 
-def _table(rows: Rows, table: Table) -> pa.Table:
+def table_of(rows: Rows, table: Target) -> pa.Table:
+    """Rows in whatever form a user has them, as Arrow."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -93,19 +105,20 @@ def _table(rows: Rows, table: Table) -> pa.Table:
     )
 
 
-def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
+def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Target) -> pa.Table:
     given = {name for row in rows for name in row}
-    _refuse_unknown(given, table)
-    known = [*table.columns, pa.field(layout.DELETE, pa.bool_())]
-    schema = pa.schema([each for each in known if each.name in given or not rows])
+    refuse_unknown(given, table)
+    schema = pa.schema([each for each in table.columns if each.name in given or not rows])
+    if layout.DELETE in given:
+        schema = schema.append(pa.field(layout.DELETE, pa.bool_()))
     try:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SchemaError(f"rows for {table.name}: {error}") from error
 
 
-def _fitting(rows: pa.Table, table: Table) -> pa.Table:
-    _refuse_unknown(set(rows.column_names), table)
+def _fitting(rows: pa.Table, table: Target) -> pa.Table:
+    refuse_unknown(set(rows.column_names), table)
     columns, fields = [], []
     for each in table.columns:
         if each.name in rows.column_names:
@@ -122,7 +135,8 @@ def _fitting(rows: pa.Table, table: Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _refuse_unknown(names: set[str], table: Table) -> None:
+def refuse_unknown(names: set[str], table: Target) -> None:
+    """Refuse columns that a table does not have."""
     ours = {layout.DELETE} if table.key else set()
     unknown = sorted(names - set(table.columns.names) - ours)
     if unknown:

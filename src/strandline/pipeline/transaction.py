@@ -12,6 +12,7 @@ process that dies leaves the transaction open, and whoever knows its id goes on 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from strandline.errors import ConflictError, UsageError
@@ -20,11 +21,14 @@ from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.rows import staged_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from strandline.journal.handles import Handles
+    from strandline.journal.record import StagedRef
     from strandline.model.frontier import Time
+    from strandline.pipeline.reload import Source, Stager, Told
     from strandline.pipeline.rows import Rows
+    from strandline.views.declared import Table
     from strandline.views.program import Program
 
 
@@ -37,6 +41,7 @@ class Transaction:
         handle: str,
         program: Program,
         wait: Callable[[str, int | None], Time | None],
+        stager: Stager,
     ) -> None:
         self.id = handle
         self.time: Time | None = None
@@ -44,6 +49,7 @@ class Transaction:
         self._handles = handles
         self._program = program
         self._wait = wait
+        self._stager = stager
         self._over = False
 
     def insert(self, table: str, rows: Rows, *, chunk: int | None = None) -> int:
@@ -53,14 +59,28 @@ class Transaction:
         removes its key; of several rows of a key the last counts. With a `chunk` of the caller's
         the call may be repeated: the same number with the same rows counts once.
         """
-        declared = self._program.table(table)
-        if declared is None:
-            known = ", ".join(each.name for each in self._program.tables)
-            raise UsageError(f"there is no table {printable(table)}: there are {known}")
+        declared = self._declared(table)
         number = self._next() if chunk is None else chunk
         placed = staged_rows(rows, declared, number)
         self._handles.insert(self.id, number, declared.name, packed_rows(placed), placed.num_rows)
         return number
+
+    def replace(self, table: str, source: Source, *, told: Told | None = None) -> int:
+        """What a table holds is replaced by these rows; returns how many there are.
+
+        `source` is what `insert` takes, or a DataFrame of Spark, whose tasks stage it, or a path of
+        files, or a dict of `path`, `format` and other options of theirs. It takes the place of all
+        that the table holds at the time of the commit; rows can't be inserted into it as well.
+        """
+        declared = self._declared(table)
+        stager = self._stager if told is None else replace(self._stager, told=told)
+        return self.adopt(declared.name, stager.staged(declared, source))
+
+    def adopt(self, table: str, refs: Sequence[StagedRef]) -> int:
+        """The same with rows that are staged already."""
+        for number, ref in enumerate(refs, self._next()):
+            self._handles.adopt(self.id, number, table, ref, replace=True)
+        return sum(ref.rows for ref in refs)
 
     def commit(self, *, timeout_ms: int | None = None) -> Time:
         """Commit, and return its time once it can be read everywhere.
@@ -104,6 +124,13 @@ class Transaction:
         handle = self._handles.look(self.id)
         if handle.closed is None:
             self._handles.freeze(self.id, commit=commit)
+
+    def _declared(self, table: str) -> Table:
+        declared = self._program.table(table)
+        if declared is None:
+            known = ", ".join(each.name for each in self._program.tables)
+            raise UsageError(f"there is no table {printable(table)}: there are {known}")
+        return declared
 
     def _next(self) -> int:
         chunks = self._handles.look(self.id).chunks

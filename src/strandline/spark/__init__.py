@@ -57,8 +57,10 @@ source_stage   shell  what a task of a write does with its rows
 source_store   shell  stores as Spark's own processes open them
 source_stream  shell  streaming reads, whose offsets are frontiers
 source_write   shell  batch and streaming writes
+stagings     shell  stages the rows of a reload in tasks
 sweeps       shell  tombstones that are old enough go with a transaction
 table        shell  a table as Spark's users hold it
+tables       shell  what changes in the tables of one transaction
 upstream     shell  the changes of a shard that feeds a table: listed, fetched by tasks
 upserts      shell  upserts a DataFrame: gather its rows, resolve them, one commit
 view_full    shell  views that are computed anew and compared: one job each

@@ -140,6 +140,39 @@ class Blocks:
             updates = with_constants(self._whole_block(asked).select(asked.columns), part)
         return _until(updates, part, as_of)
 
+    def within(
+        self, part: Part, schema: Schema, owner: Owner, span: tuple[int, int], *, as_of: Time
+    ) -> pa.Table:
+        """All updates at or before `as_of` of the places from the first of `span` to the last, and
+        maybe of their neighbours; of a large part nothing is kept."""
+        asked = _Asked(part, schema, owner)
+        if part.t_min > as_of:
+            return schema.updates().empty_table()
+        if asked.is_whole:
+            found = [self._whole_block(asked)]
+        else:
+            found = self._span(asked, self._index(asked), *span)
+        blocks = [each.select(asked.columns) for each in found]
+        if not blocks:
+            return schema.updates().empty_table()
+        return _until(with_constants(pa.concat_tables(blocks), part), part, as_of)
+
+    def _span(self, asked: _Asked, index: PartIndex, lo: int, hi: int) -> list[pa.Table]:
+        """The groups that may hold something at these places: neighbours, in one read."""
+        if index.places is None:
+            raise corrupt(asked.part, asked.owner, "its footer does not say where its keys lie")
+        lasts = np.append(index.places[1:], np.uint64(index.place_hi))
+        groups = np.flatnonzero((index.places <= np.uint64(hi)) & (lasts >= np.uint64(lo)))
+        if not len(groups):
+            return []
+        start, stop = int(index.starts[groups[0]]), int(index.stops[groups[-1]])
+        content = self._range(asked, start, stop - start)
+        found = []
+        for group in groups.tolist():
+            piece = content[index.starts[group] - start : index.stops[group] - start]
+            found.append(decode_group(index, group, piece, asked.part, asked.schema, asked.owner))
+        return found
+
     # Which blocks.
 
     def _touched(self, asked: _Asked, places: U64) -> Iterator[tuple[pa.Table, U64]]:

@@ -20,16 +20,12 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from strandline.pipeline.catalog import errors_of, tombs_of
 from strandline.pipeline.compute import Computed
-from strandline.pipeline.meaning import reading_of, sweep_before
 from strandline.spark.intakes import Intakes
 from strandline.spark.jobs import Jobs
-from strandline.spark.landed import Load
 from strandline.spark.premises import Desks, Premises
 from strandline.spark.queries import own_session, view_columns
-from strandline.spark.resolves import Wanted, resolve_all
-from strandline.spark.sweeps import swept_too
+from strandline.spark.tables import Tables
 from strandline.spark.view_full import FullViews
 from strandline.spark.view_linear import LinearViews
 
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from strandline.connectors.source import ResolveSecret
     from strandline.handles.store import Store
     from strandline.pipeline.compute import Delta, Work
-    from strandline.spark.intakes import Came
     from strandline.views.declared import View
     from strandline.views.program import Program
 
@@ -83,7 +78,7 @@ class SparkComputer:
         try:
             with Premises(self._desks, work) as premises:
                 came = Intakes(premises, jobs, self._resolve).take()
-                deltas = _tables(premises, jobs, came)
+                deltas = Tables(premises, self._spark, jobs).deltas(came)
                 _views(premises, jobs, self._spark, deltas)
                 return Computed(came.inputs, deltas, came.undecoded, came.fresh)
         finally:
@@ -98,27 +93,6 @@ class SparkComputer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _tables(premises: Premises, jobs: Jobs, came: Came) -> dict[str, Delta]:
-    """What changes in tables, their tombstones and their errors."""
-    wanted, loads, sweeps = [], {}, {}
-    for table in premises.work.program.tables:
-        rows = came.rows.get(table.name, [])
-        if table.envelope == "append":
-            loads[table.name] = Load.of(rows)
-        else:
-            tombs = tombs_of(table.name) if table.sequence_by else ""
-            before = sweep_before(reading_of(table), premises.work.time, premises.work.now_ms)
-            wanted.append(Wanted(table.name, rows, table.sequence_by, tombs, before))
-            if before is not None:
-                sweeps[tombs] = before
-        wanted.append(Wanted(errors_of(table.name), came.errors.get(table.name, [])))
-    loads |= resolve_all(premises, jobs, [each for each in wanted if each.answers])
-    for tombs, before in sweeps.items():
-        loads[tombs] = swept_too(premises, tombs, loads.get(tombs), before)
-    deltas = {name: premises.delta(name, load) for name, load in loads.items()}
-    return {name: delta for name, delta in deltas.items() if delta is not None}
 
 
 def _views(premises: Premises, jobs: Jobs, spark: SparkSession, deltas: dict[str, Delta]) -> None:

@@ -10,6 +10,7 @@ from strandline.spark.computer import SparkComputer
 from strandline.spark.queries import own_session
 from strandline.spark.relations import relations
 from strandline.spark.sessions import session
+from strandline.spark.stagings import staged_by
 from strandline.views.rewrite import query_sql
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ def spark_engine(spark: SparkSession | None = None) -> NewEngine:
             if spark is None:
                 used.stop()
 
-        return PipelineEngine(computer, lambda question: answered(store, used, question), close)
+        return PipelineEngine(
+            computer,
+            lambda question: answered(store, used, question),
+            close,
+            lambda bringing: staged_by(store, used, resolve_secret, bringing),
+        )
 
     return made
 

@@ -32,7 +32,7 @@ from strandline.pipeline.meaning import (
     undecoded,
     unpacked_rows,
 )
-from strandline.spark import perform
+from strandline.spark import perform, slices
 from strandline.spark.changes import put_changes
 from strandline.spark.instruction import Answer
 from strandline.spark.parcels import unwrap
@@ -90,6 +90,8 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
     """How many rows could not be decoded, and the first of them; see `Undecoded`."""
     fresh: dict[str, str] = {}
     """Fields without a column, where the table adds them."""
+    truncations: tuple[bytes, ...] = ()
+    """The order columns of truncations, an Arrow stream for each batch that has some."""
 
 
 _orders = msgspec.msgpack.Decoder(Order)
@@ -132,6 +134,7 @@ class Taking:
         self._bad: Undecoded | None = None
         self._fresh: dict[str, str] = {}
         self._ids: list[pa.Table] = []
+        self._truncations: list[pa.Table] = []
 
     def take(self, most: int) -> Took:
         """Fetch and decode all there is; up to `most` bytes are given back instead of put."""
@@ -148,7 +151,9 @@ class Taking:
             whole = pa.concat_tables(self._ids)
             errors = perform.stage(self._errors, whole.to_batches(), most)
         bad = None if self._bad is None else astuple(self._bad)
-        return Took(self._order.intake, self._digest.pack(), rows, errors, bad, self._fresh)
+        truncations = tuple(slices.to_stream(each) for each in self._truncations)
+        digest = self._digest.pack()
+        return Took(self._order.intake, digest, rows, errors, bad, self._fresh, truncations)
 
     def _good(self) -> Iterator[pa.RecordBatch]:
         how = self._how
@@ -165,6 +170,9 @@ class Taking:
             if (bad := undecoded(incoming)) is not None:
                 self._bad = bad.with_others(self._bad)
             self._fresh = joined([self._fresh, fresh_words(incoming.fresh)])
+            if self._how.keyed:
+                found = incoming.truncations(self._how)
+                self._truncations += [found] if found.num_rows else []
             if self._order.takes_ids:
                 self._ids.append(incoming.errors())
             yield incoming

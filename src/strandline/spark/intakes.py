@@ -13,6 +13,7 @@ from strandline.model.digest import Digest
 from strandline.pipeline.catalog import errors_of
 from strandline.pipeline.evolve import joined
 from strandline.pipeline.meaning import Undecoded, reading_options
+from strandline.spark import slices
 from strandline.spark.intake import Order, Piece, decode_took, encode_order, take_in
 from strandline.spark.parcels import wrap
 from strandline.spark.scanplan import encode_work
@@ -21,6 +22,8 @@ from strandline.spark.upstream import listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    import pyarrow as pa
 
     from strandline.connectors.source import ResolveSecret
     from strandline.pipeline.compute import Intake
@@ -41,6 +44,8 @@ class Came:
     """By table: good rows to be resolved, or updates if it has no key."""
     errors: dict[str, list[Answer]] = field(default_factory=dict)
     """By table: what happens to its errors; only where there are any."""
+    truncations: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """By table: the order columns of truncations that came."""
     undecoded: dict[str, Undecoded] = field(default_factory=dict)
     """By table: what could not be decoded."""
     fresh: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -69,14 +74,20 @@ class Intakes:
             came.inputs[intake.endpoint] += Digest.unpack(took.digest)
             came.rows.setdefault(intake.table, []).append(took.rows)
             came.errors.setdefault(intake.table, []).append(took.errors)
-            if took.bad is not None:
-                found = Undecoded(*took.bad)
-                came.undecoded[intake.table] = found.with_others(came.undecoded.get(intake.table))
-            if took.fresh:
-                both = [came.fresh.get(intake.table, {}), took.fresh]
-                came.fresh[intake.table] = joined(both)
+            self._note(came, intake.table, took)
         self._take_ids(came, orders, came.undecoded.keys())
         return came
+
+    @staticmethod
+    def _note(came: Came, table: str, took: Took) -> None:
+        """What came beside rows."""
+        found = [slices.from_stream(each, "truncations") for each in took.truncations]
+        came.truncations.setdefault(table, []).extend(found)
+        if took.bad is not None:
+            wrong = Undecoded(*took.bad)
+            came.undecoded[table] = wrong.with_others(came.undecoded.get(table))
+        if took.fresh:
+            came.fresh[table] = joined([came.fresh.get(table, {}), took.fresh])
 
     def _take_ids(self, came: Came, orders: list[Order], bad: Collection[str]) -> None:
         """A second look at tables whose first errors came: which of them were healed at once?"""

@@ -51,6 +51,10 @@ class PartLookup(Protocol):
         self, part: Part, schema: Schema, owner: Owner, wanted: Keys, *, as_of: int
     ) -> pa.Table: ...
 
+    def within(
+        self, part: Part, schema: Schema, owner: Owner, span: tuple[int, int], *, as_of: int
+    ) -> pa.Table: ...
+
 
 # Append and stage: from rows that Spark computed.
 
@@ -252,6 +256,33 @@ def live_rows(
         updates = as_of(updates, time)
     rest = updates.select([*schema.names, DIFF_COLUMN])
     return expand(Overlay((), rest), f"shard {bench.ground.shard} as of {time}")
+
+
+def all_rows(bench: Bench, blocks: PartLookup, work: RangeWork, time: int | None) -> pa.Table:
+    """All rows of a range that were there as of `time`: the columns alone."""
+    schema, ground = bench.ground.schema, bench.ground
+    if time is None:
+        return schema.arrow().empty_table()
+    span = (work.place_lo, work.place_hi)
+    found = [schema.updates().empty_table()]
+    for part in work.parts:
+        owner = Owner(ground.shard_id, part.key)
+        found.append(_part_within(bench, blocks, part, owner, span, time))
+    if work.inline:
+        found.append(slices.from_stream(work.inline, "inline rows"))
+    updates = pa.concat_tables([table.select(schema.updates().names) for table in found])
+    places = places_of(updates, schema)
+    if places is not None:
+        updates, _ = slices.between(updates, places, *span)
+    rest = as_of(updates.combine_chunks(), time).select([*schema.names, DIFF_COLUMN])
+    return expand(Overlay((), rest), f"shard {ground.shard} as of {time}")
+
+
+def _part_within(
+    bench: Bench, blocks: PartLookup, part: Part, owner: Owner, span: tuple[int, int], time: int
+) -> pa.Table:
+    schema = bench.ground.schema
+    return bench.patient(lambda: blocks.within(part, schema, owner, span, as_of=time))
 
 
 def _hits(

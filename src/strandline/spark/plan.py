@@ -125,6 +125,18 @@ def ranges(came: Gathered, there: Stored, slots: int) -> list[list[RangeWork]]:
     return [[works[at] for at in each] for each in packed]
 
 
+def all_ranges(came: Gathered, there: Stored, slots: int) -> list[list[RangeWork]]:
+    """The same where all that is there is looked at, whether anything came for it or not."""
+    spans = [Span(part.place_lo, part.place_hi, part.size) for part in there.parts]
+    spans += _spans(came)
+    if len(there.inline_places):
+        first, last = int(there.inline_places[0]), int(there.inline_places[-1])
+        spans.append(Span(first, last, there.inline.nbytes))
+    works = [_work(came, there, lo, hi) for lo, hi in _by_bytes(spans, slots)]
+    packed = pack([work.weight + 1 for work in works], task_count(len(works), slots))
+    return [[works[at] for at in each] for each in packed]
+
+
 def everywhere(there: Stored) -> RangeWork:
     """One range over all places, to which each task brings its own rows."""
     return RangeWork(0, PLACE_MAX, parts=there.parts, inline=_stream(there.inline))
@@ -136,6 +148,10 @@ def _stretches(came: Gathered, slots: int) -> list[tuple[int, int]]:
         tasks = min(slots, -(-len(came.places) // TASK_KEYS))
         rows_bytes = 0 if came.rows is None else came.rows.nbytes
         return split_keys(came.places, max(tasks, -(-rows_bytes // RANGE_BYTES), 1))
+    return _by_bytes(_spans(came), slots)
+
+
+def _spans(came: Gathered) -> list[Span]:
     spans = [
         Span(each.place_lo, each.place_hi, each.size)
         for staged in came.staged
@@ -143,6 +159,10 @@ def _stretches(came: Gathered, slots: int) -> list[tuple[int, int]]:
     ]
     if came.rows is not None:
         spans.append(Span(int(came.places[0]), int(came.places[-1]), came.rows.nbytes))
+    return spans
+
+
+def _by_bytes(spans: Sequence[Span], slots: int) -> list[tuple[int, int]]:
     total = sum(span.size for span in spans)
     # Not fewer ranges than slots, if there is enough to do for each.
     return split_bytes(spans, max(1, min(RANGE_BYTES, total // (2 * slots) + 1)))

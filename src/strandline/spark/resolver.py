@@ -13,24 +13,48 @@ import msgspec
 import pyarrow as pa
 
 from strandline.model.digest import Digest, per_time
-from strandline.model.engine import Rules
+from strandline.model.engine import DELETE_COLUMN, Rules
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
+from strandline.parts.emptied import Emptying, There, resolve_emptied
 from strandline.parts.lookup import Keys
 from strandline.parts.tombstones import swept
-from strandline.parts.upsert import resolve
 from strandline.spark import slices
 from strandline.spark.instruction import Answer, Errand, RangeWork, Site
 from strandline.spark.parcels import unwrap
-from strandline.spark.perform import add_digests, came_for, live_rows, packed
+from strandline.spark.perform import add_digests, all_rows, came_for, live_rows, packed
 from strandline.spark.worker import bench_of, blocks_of, numbers_in, reporting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from strandline.model.schema import Schema
     from strandline.parts.part import Part
     from strandline.spark.perform import PartLookup
     from strandline.spark.put import Bench
+
+
+class Emptied(msgspec.Struct, frozen=True, array_like=True):
+    """What empties a table, on its way to tasks."""
+
+    reload: bool = False
+    at: bytes = b""
+    floor: bytes = b""
+
+    @classmethod
+    def of(cls, emptying: Emptying) -> Emptied:
+        at, floor = (
+            b"" if each is None else slices.to_stream(each)
+            for each in (emptying.at, emptying.floor)
+        )
+        return cls(emptying.reload, at, floor)
+
+    def emptying(self) -> Emptying:
+        at, floor = (
+            slices.from_stream(each, "what empties a table") if each else None
+            for each in (self.at, self.floor)
+        )
+        return Emptying(self.reload, at, floor)
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
@@ -44,6 +68,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     tombs_site: bytes = b""
     buried: RangeWork = RangeWork(0, 0)
     """Where all tombstones are."""
+    emptied: Emptied = Emptied()
     now_ms: int = 0
     """What new tombstones say of when they were made."""
     sweep_before: int | None = None
@@ -123,22 +148,44 @@ def resolved(task: Task, blocks: PartLookup, bench_at: object) -> list[Outcome]:
     schema = table.bench.ground.schema
     buried_at = task.now_ms if tombs is not None else None
     rules = Rules(errand.compare_stored, bury=tombs is not None, buried_at=buried_at)
+    emptying = task.emptied.emptying()
     for work in errand.ranges:
         incoming = came_for(table.bench, work, errand.time)
         if incoming is None:
-            continue
-        old = live_rows(table.bench, blocks, work, Keys.of(incoming, schema), errand.as_of)
-        buried = None
-        if tombs is not None:
-            wanted = Keys.of(incoming, tombs.bench.ground.schema)
-            buried = live_rows(tombs.bench, blocks, task.buried, wanted, errand.as_of)
-            if task.sweep_before is not None:
-                buried, _ = swept(buried, task.sweep_before)
-        found = resolve(incoming, old, schema, rules, buried)
-        table.add(found.updates)
-        if tombs is not None and found.tombs is not None:
-            tombs.add(found.tombs)
+            if not emptying.empties:
+                continue
+            incoming = _nothing(schema, emptying)
+        old = _old(table.bench, blocks, work, None if emptying.empties else incoming, errand.as_of)
+        buried = None if tombs is None else _buried(task, tombs.bench, blocks, incoming)
+        held, time = There(old, buried), errand.time or 0
+        updates, gone = resolve_emptied(incoming, held, schema, rules, emptying, time)
+        table.add(updates)
+        if tombs is not None and gone is not None:
+            tombs.add(gone)
     outcomes = [Outcome(task.collection, table.answer())]
     if tombs is not None:
         outcomes.append(Outcome(task.tombs, tombs.answer()))
     return outcomes
+
+
+def _buried(task: Task, bench: Bench, blocks: PartLookup, came: pa.Table) -> pa.Table:
+    """The tombstones of keys that came, those alone that count in this transaction."""
+    wanted = Keys.of(came, bench.ground.schema)
+    found = live_rows(bench, blocks, task.buried, wanted, task.errand.as_of)
+    return found if task.sweep_before is None else swept(found, task.sweep_before)[0]
+
+
+def _old(
+    bench: Bench, blocks: PartLookup, work: RangeWork, came: pa.Table | None, as_of: int | None
+) -> pa.Table:
+    """The rows that are there of the keys that came, or of all."""
+    if came is None:
+        return all_rows(bench, blocks, work, as_of)
+    return live_rows(bench, blocks, work, Keys.of(came, bench.ground.schema), as_of)
+
+
+def _nothing(schema: Schema, emptying: Emptying) -> pa.Table:
+    """What came for a range for which nothing came."""
+    orders = () if emptying.at is None else tuple(emptying.at.schema)
+    own = [pa.field(DELETE_COLUMN, pa.bool_()), *orders, pa.field(TIME_COLUMN, pa.int64())]
+    return pa.schema([*schema.arrow(), *own]).empty_table()

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from strandline.parts.emptied import NOTHING, Emptying
 from strandline.spark.instruction import Errand
 from strandline.spark.landed import Load
 from strandline.spark.parcels import wrap
-from strandline.spark.plan import Gathered, everywhere, ranges
-from strandline.spark.resolver import Task, decode_outcome, encode_task, resolve_ranges
+from strandline.spark.plan import Gathered, all_ranges, everywhere, ranges
+from strandline.spark.resolver import Emptied, Task, decode_outcome, encode_task, resolve_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,11 @@ class Wanted:
     """The collection of its tombstones, if it has them."""
     sweep_before: int | None = None
     """Older ones go in this transaction."""
+    emptying: Emptying = NOTHING
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to be resolved."""
+        return bool(self.answers) or self.emptying.empties
 
 
 def resolve_all(premises: Premises, jobs: Jobs, wanted: Sequence[Wanted]) -> dict[str, Load]:
@@ -61,20 +67,24 @@ def resolve_all(premises: Premises, jobs: Jobs, wanted: Sequence[Wanted]) -> dic
 def _tasks(premises: Premises, jobs: Jobs, wanted: Wanted) -> list[Task]:
     state = premises.state(wanted.collection)
     gathered = Gathered.from_answers(wanted.answers, state.schema)
-    if not gathered:
+    empties = wanted.emptying.empties
+    if not gathered and not empties:
         return []
-    there = premises.desk(wanted.collection).stored(state, premises.as_of, gathered)
+    # All that is there may go, not only what is there of the keys that came.
+    came = None if empties else gathered
+    there = premises.desk(wanted.collection).stored(state, premises.as_of, came)
     whole = Task(
         wanted.collection,
         premises.stand(wanted.collection).site,
         Errand((), premises.as_of, time=premises.work.time, compare_stored=wanted.compare_stored),
+        emptied=Emptied.of(wanted.emptying),
     )
     if wanted.tombs:
         whole = replace(whole, now_ms=premises.work.now_ms, sweep_before=wanted.sweep_before)
         whole = _with_tombs(premises, whole, wanted.tombs, gathered)
     return [
         replace(whole, errand=replace(whole.errand, ranges=tuple(work)))
-        for work in ranges(gathered, there, jobs.slots)
+        for work in (all_ranges if empties else ranges)(gathered, there, jobs.slots)
     ]
 
 

@@ -144,17 +144,9 @@ class LinearViews:
         good: list[pa.Table] = []
         bad: list[dict[str, object]] = []
         for name, table in tables.items():
-            pending = [table] if table.num_rows else []
-            while pending:
-                rows = pending.pop()
-                try:
-                    good.append(self._evaluated(view, {**nothing, name: rows}))
-                except Raised as error:
-                    if rows.num_rows == 1:
-                        bad.append(_error(view, name, rows, str(error)))
-                        continue
-                    half = rows.num_rows // 2
-                    pending += [rows.slice(half), rows.slice(0, half)]
+            some, raising = self.divided(view, name, table, nothing)
+            good += some
+            bad += [error_of(view, name, rows, reason) for rows, reason in raising]
         found = {}
         delta = self._small(view, pa.concat_tables(good)) if good else None
         if delta is not None:
@@ -167,12 +159,33 @@ class LinearViews:
                 found[errors] = Delta(digest, failed)
         return found
 
+    def divided(
+        self, view: View, name: str, table: pa.Table, nothing: Mapping[str, pa.Table]
+    ) -> tuple[list[pa.Table], list[tuple[pa.Table, str]]]:
+        """What a view makes of the rows of one collection, and the rows for which it raises, each
+        with the reason."""
+        good: list[pa.Table] = []
+        bad: list[tuple[pa.Table, str]] = []
+        pending = [table] if table.num_rows else []
+        while pending:
+            rows = pending.pop()
+            try:
+                good.append(self._evaluated(view, {**nothing, name: rows}))
+            except Raised as error:
+                if rows.num_rows == 1:
+                    bad.append((rows, str(error)))
+                    continue
+                half = rows.num_rows // 2
+                pending += [rows.slice(half), rows.slice(0, half)]
+        return good, bad
+
 
 def _tables(changes: Mapping[str, Changes]) -> dict[str, pa.Table]:
     return {name: each.few for name, each in changes.items()}
 
 
-def _error(view: View, collection: str, row: pa.Table, reason: str) -> dict[str, object]:
+def error_of(view: View, collection: str, row: pa.Table, reason: str) -> dict[str, object]:
+    """What a view's errors say of one row."""
     diff = row[DIFF_COLUMN][0].as_py()
     return {"row": row_text(view, collection, row), "reason": reason, DIFF_COLUMN: diff}
 

@@ -2,6 +2,7 @@
 
 audit              pure   judges every entry of a journal, by rules told a second time
 bank_appends       shell  mutants of appends, commits and timelines
+bank_emptying      shell  mutants of reloads and truncations
 bank_ingest        shell  mutants of ingest: verdicts, times, stash, comparison
 bank_journal       shell  mutants of the journal: its law, its chain, its checkpoints
 bank_leases        shell  mutants of leases: pulses, holds and pins
@@ -26,6 +27,7 @@ history            pure   what clients did and were told
 jobs               shell  roles of jobs that others run: sinks, planners, executors
 journals           shell  journals for tests: records as a replica would write them
 lab                shell  a store in memory with real threads, for tests without simulated time
+ledger             pure   what a table with a sequence must hold
 lying              shell  a replica that computes something else, and must be told
 mutants            shell  wrong variants of the shipped code, which must be caught
 node               shell  one simulated process: its ports, and the ways it can suffer

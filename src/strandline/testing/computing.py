@@ -13,20 +13,30 @@ import pyarrow as pa
 from strandline.connectors.incoming import Incoming, decode, out_schema
 from strandline.connectors.registry import fetch as fetch_split
 from strandline.connectors.shard import NAME as SHARD_NAME, fetch_changes
+from strandline.errors import invariant
 from strandline.journal.staging import fetch as fetch_staged
 from strandline.model.digest import Digest
 from strandline.parts.consolidate import as_updates, consolidate
+from strandline.parts.emptied import There
 from strandline.parts.tombstones import swept
-from strandline.pipeline.catalog import VIEW_ERROR_COLUMNS, errors_of, tombs_of
+from strandline.pipeline.catalog import (
+    VIEW_ERROR_COLUMNS,
+    errors_of,
+    floor_of,
+    has_floor,
+    tombs_of,
+)
 from strandline.pipeline.compute import Computed, Delta
 from strandline.pipeline.meaning import (
     DIVISION,
     MISFIT,
-    Held,
     appended,
     difference,
+    emptying_of,
+    errors_emptying,
     errors_updated,
     expanded,
+    floor_updated,
     fresh_words,
     input_digest,
     reading_of,
@@ -122,20 +132,36 @@ class ArrowComputer:
             self._undecoded[table.name] = bad
         if fresh := fresh_words(incoming.fresh):
             self._fresh[table.name] = fresh
-        found = {}
+        truncated = [incoming.truncations(how)]
+        reload = table.name in work.replaced
+        found: dict[str, pa.Table] = {}
         if how.keyed:
-            schema = self._schema(work, table.name)
-            tombs = tombs_of(table.name)
-            buried = self._buried(work, table) if how.sequence_by else None
-            held = Held(self._old(work, table.name), buried)
-            at = (work.time, work.now_ms)
-            found[table.name], gone = upserted(incoming, how, held, schema, at)
-            if gone is not None:
-                found[tombs] = gone
+            found |= self._keyed(work, table, incoming, truncated)
         else:
-            found[table.name] = appended(incoming, how, self._schema(work, table.name))
+            old = self._old(work, table.name) if reload else None
+            found[table.name] = appended(incoming, how, self._schema(work, table.name), old)
         errors = errors_of(table.name)
-        found[errors] = errors_updated(incoming, self._old(work, errors), work.time)
+        emptying = errors_emptying(truncated, how, reload=reload)
+        found[errors] = errors_updated(incoming, self._old(work, errors), work.time, emptying)
+        return found
+
+    def _keyed(
+        self, work: Work, table: Table, incoming: Incoming, truncated: list[pa.Table]
+    ) -> dict[str, pa.Table]:
+        """What changes in a keyed table, its tombstones and its floor."""
+        how, schema = reading_of(table), self._schema(work, table.name)
+        tombs, floor = tombs_of(table.name), floor_of(table.name)
+        buried = self._buried(work, table) if how.sequence_by else None
+        lowest = self._old(work, floor) if has_floor(table) else None
+        emptying = emptying_of(truncated, how, lowest, reload=table.name in work.replaced)
+        held = There(self._old(work, table.name), buried)
+        at = (work.time, work.now_ms)
+        rows, gone = upserted(incoming.rows(how), how, held, schema, at, emptying)
+        found = {table.name: rows}
+        if gone is not None:
+            found[tombs] = gone
+        if lowest is not None:
+            found[floor] = floor_updated(emptying, lowest)
         return found
 
     def _buried(self, work: Work, table: Table) -> pa.Table:
@@ -174,6 +200,11 @@ class ArrowComputer:
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
     def _delta(self, work: Work, name: str, updates: pa.Table) -> Delta:
+        # Digests add up, so they would not see a row that goes and comes back the same.
+        invariant(
+            work.program.table(name) is None or consolidate(updates).num_rows == updates.num_rows,
+            f"{name} at {work.time}: a change that changes nothing",
+        )
         return Delta(updates_digest(updates, self._schema(work, name)), updates)
 
     def _schema(self, work: Work, name: str) -> Schema:

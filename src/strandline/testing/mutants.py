@@ -96,6 +96,7 @@ def all_mutants() -> list[Mutant]:
     """The whole bank, in order of their names."""
     from strandline.testing import (  # noqa: PLC0415 - the banks import this module
         bank_appends,
+        bank_emptying,
         bank_ingest,
         bank_journal,
         bank_leases,
@@ -107,6 +108,7 @@ def all_mutants() -> list[Mutant]:
 
     banks = (
         bank_appends,
+        bank_emptying,
         bank_ingest,
         bank_journal,
         bank_leases,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 NAME = "shop"
 TEXT = """
 CREATE TABLE orders (id BIGINT, amount BIGINT, seq BIGINT, PRIMARY KEY (id))
-  USING generator OPTIONS (sequenceBy 'seq');
+  USING generator OPTIONS (envelope 'debezium', sequenceBy 'seq');
 CREATE MATERIALIZED VIEW large AS SELECT id, amount + 1 AS more FROM orders WHERE amount > 3;
 CREATE MATERIALIZED VIEW totals REFRESH FULL AS
   SELECT COUNT(*) AS orders, SUM(amount) AS amount FROM orders;
@@ -74,6 +74,8 @@ class Shop:
     """Handles whose owner asked for the commit, or may have."""
     promised: set[str] = field(default_factory=set)
     """Handles whose owner was told that it is asked for."""
+    replaces: set[str] = field(default_factory=set)
+    """Handles that replace what there is."""
     text: str = TEXT
     """The program that replicas are started with."""
     sent: int = 0
@@ -101,7 +103,7 @@ def rig_of(shop: Shop, store: Store, settings: PipelineSettings, text: str | Non
 
 
 def feeder(shop: Shop) -> Role:
-    """Sends orders and deletions of a few keys, while faults last."""
+    """Sends orders and deletions of a few keys, and now and then a truncation."""
 
     def run(process: Host) -> None:
         # At least one: whoever reads waits for the first transaction.
@@ -110,15 +112,30 @@ def feeder(shop: Shop) -> Role:
             shop.sent += 1
             # Some come late: what a key holds by then, or held when it went, is newer.
             late = 37 if process.random.random() < 0.2 else 0
-            row = {"id": key, "amount": shop.sent % 9, "seq": 100 + shop.sent * 10 - late}
-            if process.random.random() < 0.25:
-                row["_delete"] = True
+            row: Row = {"id": key, "amount": shop.sent % 9, "seq": 100 + shop.sent * 10 - late}
+            drawn = process.random.random()
+            op = "t" if drawn < 0.06 else "d" if drawn < 0.3 else "u"
             # A key's records are in one partition, as in any topic.
-            shop.topic.send(str(key % 2), str(key).encode(), json.dumps(row).encode())
+            shop.topic.send(str(key % 2), str(key).encode(), json.dumps(change(op, row)).encode())
             process.sleep(60)
         shop.fed = True
 
     return run
+
+
+def change(op: str, row: Row) -> dict[str, object]:
+    """What happened to a row, as Debezium writes it."""
+    sides = {"u": (None, row), "d": ({"id": row["id"]}, None), "t": (None, None)}
+    before, after = sides[op]
+    return {"op": op, "before": before, "after": after, "source": {"seq": row["seq"]}}
+
+
+def said(value: bytes | None) -> Row:
+    """A row that `change` wrote, as `Ledger` takes it."""
+    found = json.loads(value or b"{}")
+    row: Row = {"id": None, **(found.get("after") or found.get("before") or {})}
+    marks = {"d": {"_delete": True}, "t": {"_truncate": True}}
+    return {**row, **marks.get(found.get("op"), {}), "seq": (found.get("source") or {}).get("seq")}
 
 
 def replica(shop: Shop) -> Role:
@@ -270,15 +287,18 @@ def shopper(shop: Shop) -> Role:
 def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
     """One transaction; chunks whose answer got lost are sent again."""
     handle = handles.open(Journal(process.store.env, NAME).refresh())
-    key = 100 + process.random.randrange(3)
     chunks = list(range(process.random.randrange(1, 4)))
-    rows: list[Row] = [{"id": key, "amount": process.random.randrange(9)} for _ in chunks]
+    whole = process.random.random() < 0.3
+    rows = [_bought(shop, process, whole=whole) for _ in chunks]
     shop.inserted[handle] = rows
+    if whole:
+        shop.replaces.add(handle)
     # They come in any order, and some twice; their numbers say which is the last.
     process.random.shuffle(chunks)
     for chunk in chunks:
         for _ in range(process.random.randrange(1, 3)):
-            handles.insert(handle, chunk, "orders", _payload(rows[chunk], chunk), 1)
+            payload = _payload(rows[chunk], chunk)
+            handles.insert(handle, chunk, "orders", payload, 1, replace=whole)
     drawn = process.random.random()
     if drawn < 0.6:
         shop.asked.add(handle)
@@ -286,6 +306,17 @@ def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
         shop.promised.add(handle)
     elif drawn < 0.8:
         handles.freeze(handle, commit=False)
+
+
+def _bought(shop: Shop, process: Host, *, whole: bool) -> Row:
+    """A row of an explicit transaction: of a key of its own, unless it replaces all there is."""
+    seq = 100 + shop.sent * 10 if process.random.random() < 0.6 else None
+    if whole:
+        # Often what was there already, so that a difference is less than the whole.
+        key = process.random.randrange(_KEYS)
+        return {"id": key, "amount": key, "seq": seq}
+    key = 100 + process.random.randrange(3)
+    return {"id": key, "amount": process.random.randrange(9), "seq": seq}
 
 
 def looker(shop: Shop) -> Role:

@@ -6,7 +6,6 @@ and compared with what shards hold and readers saw; then every transaction is co
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from strandline.journal.record import Checkpoint, Commit, Seal
@@ -17,6 +16,7 @@ from strandline.pipeline.replay import recorded, replay
 from strandline.pipeline.settings import PipelineSettings
 from strandline.testing import lying
 from strandline.testing.checkers import HistoryError
+from strandline.testing.ledger import Ledger
 from strandline.testing.pipelines import (
     LATER,
     NAME,
@@ -30,6 +30,7 @@ from strandline.testing.pipelines import (
     promoter,
     replica,
     rig_of,
+    said,
     shopper,
     sorted_rows,
     taken_all,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _LIMITS = {parse(TEXT).hash: 3, parse(LATER).hash: 6}
 _SAMPLED = 6
 """At so many times everything is read once more in the end."""
-_Stored = dict[int, tuple[int, int | None]]
-"""What a key holds, by its sequence: a tombstone has one, too."""
 
 
 def pipelines(world: World) -> None:
@@ -167,14 +166,17 @@ def _handles(shop: Shop, journal: Journal) -> list[str]:
 
 def expected_rows(shop: Shop, journal: Journal) -> list[dict[str, list[Row]]]:
     """What each shard holds at each time, from what was sent and which of it was taken when."""
-    orders: _Stored = {}
+    orders = Ledger()
     found = []
     for each in recorded(journal, 0, journal.refresh().next_t):
         rows = [row for taken in each.sealed.reads for row in _sent(shop, taken)]
         handle = each.sealed.begin.handle
         if handle is not None:
-            rows += [{**row, "seq": None} for row in shop.inserted[handle]]
-        _apply(orders, rows)
+            rows += shop.inserted[handle]
+        if handle in shop.replaces:
+            orders.reload(rows)
+        else:
+            orders.apply(rows)
         names = {name: bound.shard for name, bound in each.standing.bindings.items()}
         held = _collections(orders, _LIMITS[each.standing.program])
         found.append({names[name]: held[name] for name in held})
@@ -187,34 +189,13 @@ def _sent(shop: Shop, taken: Input) -> list[Row]:
         for partition, (start, stop) in sorted((taken.taken or {}).items())
         for offset in range(start, stop)
     ]
-    return [json.loads(value or b"{}") for _, value in records]
+    return [said(value) for _, value in records]
 
 
-def _apply(orders: _Stored, rows: list[Row]) -> None:
-    """The last row of each key counts, unless what the key has, or had when it went, is newer."""
-    last: dict[int, Row] = {}
-    for row in rows:
-        key = row["id"] or 0
-        if key not in last or _order(row) >= _order(last[key]):
-            last[key] = row
-    for key, row in last.items():
-        if key not in orders or _order(row) >= orders[key][0]:
-            orders[key] = (_order(row), None if row.get("_delete") else row["amount"])
-
-
-def _order(row: Row) -> int:
-    seq = row["seq"]
-    return -1 if seq is None else seq
-
-
-def _collections(orders: _Stored, limit: int) -> dict[str, list[Row]]:
-    amounts = {key: amount for key, (_, amount) in orders.items() if amount is not None}
-    sequences = {key: seq for key, (seq, _) in orders.items() if seq >= 0}
-    rows: list[Row] = [
-        {"id": key, "amount": amount, "seq": sequences.get(key)} for key, amount in amounts.items()
-    ]
+def _collections(orders: Ledger, limit: int) -> dict[str, list[Row]]:
+    amounts = {key: amount for key, (_, amount) in orders.rows.items()}
     large: list[Row] = [{"id": k, "more": v + 1} for k, v in amounts.items() if v > limit]
     total = sum(amounts.values()) if amounts else None
     totals: list[Row] = [{"orders": len(amounts), "amount": total}]
-    found = {"orders": rows, "large": large, "totals": totals}
+    found = {"orders": orders.held(), "large": large, "totals": totals}
     return {name: sorted(each, key=str) for name, each in found.items()}

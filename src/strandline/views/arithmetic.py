@@ -94,9 +94,13 @@ def converted(value: Value, want: pa.DataType) -> Value:
 
 def fitted(value: Decimal, want: pa.DataType) -> Decimal:
     """A decimal rounded half up to a type's scale; raises if it has too many digits."""
+    digits = want.precision - want.scale
+    if value and value.adjusted() >= digits:
+        # Of far too many digits not even the rounding can be computed.
+        raise Raised(f"{value} does not fit {want}")
     with localcontext(WIDE):
         rounded = value.quantize(Decimal(1).scaleb(-want.scale))
-        if abs(rounded) >= Decimal(10) ** (want.precision - want.scale):
+        if abs(rounded) >= Decimal(10) ** digits:
             raise Raised(f"{value} does not fit {want}")
     return rounded
 

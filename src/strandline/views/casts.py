@@ -40,7 +40,8 @@ def _from_number(have: pa.DataType, want: pa.DataType) -> Callable[[Value], Valu
     if is_.is_integer(want):
         return lambda value: in_range(_whole(value), want)
     if is_.is_decimal128(want):
-        return lambda value: fitted(_decimal(value), want)
+        # Spark makes null of what is no number, in ANSI mode too, and raises for what is too large.
+        return lambda value: fitted(_decimal(value), want) if math.isfinite(value) else None
     if want == pa.float64():
         return float
     if want == pa.bool_():
@@ -58,8 +59,6 @@ def _whole(value: Value) -> int:
 
 def _decimal(value: Value) -> Decimal:
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise Raised(f"{value} is no decimal")
         return Decimal(repr(value))
     return Decimal(int(value)) if isinstance(value, bool) else Decimal(value)
 

@@ -91,11 +91,20 @@ def _check_names(
             if other != f"{what} {one.name}" or _repeated(one, declared):
                 troubles.add(one.line, f"{what} {one.name} has the name of {other}", "rename one")
     for table in tables:
-        other = taken.get(f"{table.name}_errors".casefold(), "")
+        _check_own(table, taken, troubles)
+
+
+def _check_own(table: Table, taken: dict[str, str], troubles: Troubles) -> None:
+    """A table has collections of its own, under names that are made from its own."""
+    own = {"errors": "error collection"}
+    if table.sequence_by:
+        own |= {"tombs": "tombstones", "floor": "last truncation"}
+    for suffix, what in own.items():
+        other = taken.get(f"{table.name}_{suffix}".casefold(), "")
         if other and not other.startswith("sink"):
             troubles.add(
                 table.line,
-                f"{other} has the name of the error collection of table {table.name}",
+                f"{other} has the name of the {what} of table {table.name}",
                 "rename one",
             )
 

@@ -47,6 +47,9 @@ _COMPARES: dict[type[exp.Expr], frozenset[int]] = {
     exp.GTE: frozenset({0, 1}),
 }
 _BOOL = pa.bool_()
+_RIGHT_FIRST = frozenset({"/", "%", "div"})
+"""Spark computes what it divides by before what it divides, so one that raises raises, whatever is
+null on the left; and a null on the right is the answer, whatever raises on the left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,8 @@ class _Compiler:
             if not (is_.is_integer(one.type) and is_.is_integer(other.type)):
                 raise UsageError("the reference knows div for whole numbers only")
             kind, compute = pa.int64(), binary(op, pa.int64(), pa.int64())[1]
+        if op in _RIGHT_FIRST:
+            return Compiled(kind, _on_two(other, one, lambda b, a: compute(a, b)))
         return Compiled(kind, _on_two(one, other, compute))
 
     def _compare(self, left: exp.Expr, right: exp.Expr, wanted: frozenset[int]) -> Compiled:
@@ -183,6 +188,12 @@ class _Compiler:
 
     def _is(self, tree: exp.Is) -> Compiled:
         if isinstance(tree.expression, exp.Null):
+            inner = tree.this.unnest()
+            if not isinstance(inner, exp.Literal | exp.Null) and inner.find(exp.Column) is None:
+                # Spark knows that it is not null before it computes it, and so never raises.
+                raise UsageError(
+                    "the reference can't tell of what has no column whether it is null"
+                )
             one = self.compile(tree.this)
             return Compiled(_BOOL, lambda row: one.run(row) is None)
         if isinstance(tree.expression, exp.Boolean):

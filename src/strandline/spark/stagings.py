@@ -1,0 +1,141 @@
+"""Stages the rows of a reload in tasks, as objects that a record can refer to.
+
+A task puts its rows itself, in chunks, and gives back what a record says of each. Objects of tasks
+that did not count are never referred to by anybody.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from strandline.connectors.source import Split
+from strandline.errors import MaybeAppliedError, NotAppliedError, StoreError
+from strandline.journal.record import StagedRef
+from strandline.journal.staging import digest_of
+from strandline.pipeline.bringing import chunks_of, split_rows
+from strandline.pipeline.meaning import packed_rows
+from strandline.spark.jobs import Jobs
+from strandline.spark.worker import numbers_in, partition_number, reporting
+from strandline.store.locate import open_blob
+from strandline.store.retry import Backoff
+from strandline.system import SystemRandom, SystemTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from strandline.connectors.source import ResolveSecret
+    from strandline.handles.store import Store
+    from strandline.pipeline.bringing import Bringing
+    from strandline.store.blob import Blob
+
+_PATIENCE = Backoff(first_ms=5, factor=2.0, cap_ms=1_000)
+_ATTEMPTS = 8
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
+    """What tasks are told."""
+
+    url: str
+    pipeline: str
+    name: str
+    packed: bytes
+    """The table's columns."""
+    key: tuple[str, ...]
+    options: dict[str, str]
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def columns(self) -> pa.Schema:
+        return pa.ipc.read_schema(pa.py_buffer(self.packed))
+
+
+_told = msgspec.msgpack.Decoder(Told)
+_refs = msgspec.msgpack.Decoder(tuple[StagedRef, ...])
+
+
+def staged_by(
+    store: Store, spark: SparkSession, resolve: ResolveSecret, bringing: Bringing
+) -> list[StagedRef]:
+    """One job: what its tasks staged, in the order of files or of the frame's partitions."""
+    table = bringing.table
+    told = Told(
+        store.url,
+        bringing.pipeline,
+        table.name,
+        table.columns.serialize().to_pybytes(),
+        table.key,
+        dict(bringing.options),
+        bringing.splits,
+    )
+    jobs = Jobs(spark, "")
+    if bringing.frame is not None:
+        answers = jobs.collect(bringing.frame, stage_frame, _encoder.encode(told))  # type: ignore[arg-type]  # a DataFrame
+    else:
+        numbers = jobs.numbers(len(bringing.splits))
+        answers = jobs.collect(numbers, stage_files, _encoder.encode(told), resolve)
+    refs = [ref for each in answers for ref in _refs.decode(each)]
+    _check_visible(store, refs)
+    return refs
+
+
+def stage_frame(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each task stages the rows that it computes."""
+    with reporting():
+        table = _told.decode(told)
+        rows = (pa.Table.from_batches([batch]) for batch in batches)
+        yield _answer(table, chunks_of(rows, table, partition_number()))
+
+
+def stage_files(
+    told: bytes, resolve: ResolveSecret, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Each row is the number of a file, whose rows are staged."""
+    with reporting():
+        table = _told.decode(told)
+        for number in numbers_in(batches):
+            rows = split_rows(table.splits[number], table, table.options, resolve)
+            yield _answer(table, chunks_of(rows, table, number))
+
+
+def _answer(table: Told, chunks: Iterable[pa.Table]) -> pa.RecordBatch:
+    blob = _blob(table.url)
+    refs = tuple(_put(blob, table.pipeline, rows) for rows in chunks)
+    return pa.record_batch([pa.array([_encoder.encode(refs)], pa.binary())], ["answer"])
+
+
+def _put(blob: Blob, pipeline: str, rows: pa.Table) -> StagedRef:
+    """Under a new name each time: a put whose fate is unknown may have happened."""
+    payload = packed_rows(rows)
+    random, sleep = SystemRandom(), SystemTasks().sleep
+    for attempt in range(_ATTEMPTS):
+        key = f"journal/{pipeline}/{random.token()}"
+        try:
+            blob.put(key, payload)
+        except (NotAppliedError, MaybeAppliedError):
+            sleep(_PATIENCE.delay(attempt, random.uniform))
+        else:
+            return StagedRef(key, digest_of(payload), rows.num_rows, len(payload))
+    raise NotAppliedError(f"rows of {pipeline} could not be staged: the store did not take them")
+
+
+@lru_cache(maxsize=4)
+def _blob(url: str) -> Blob:
+    return open_blob(url)
+
+
+def _check_visible(store: Store, refs: Iterable[StagedRef]) -> None:
+    """Tasks on a machine that does not see the store would put objects where nobody looks."""
+    env = store.env
+    for ref in refs:
+        if env.patient(lambda key=ref.key: env.blob.get_range(key, 0, 1)) is None:  # type: ignore[misc]
+            raise StoreError(
+                f"store {store.url} is not what Spark's executors see under that name: what they "
+                "staged is not there; use a store that all machines share"
+            )
