@@ -40,12 +40,18 @@ def open_collection(
             return store.shard(collection.shard, wanted, collection.key)
         except SchemaError:
             shard = store.shard(collection.shard, key=collection.key)
-    # Somebody who has read further on may have widened it more.
-    now = shard.schema
-    known = [wanted.field(each.name) if each.name in wanted.names else each for each in now]
-    new = [each for each in wanted if each.name not in now.names]
-    shard.evolve(pa.schema([*known, *new]))
-    return shard
+    while True:
+        # Somebody who has read further on may have widened it more, or do so this moment.
+        now = shard.schema
+        known = [wanted.field(each.name) if each.name in wanted.names else each for each in now]
+        new = [each for each in wanted if each.name not in now.names]
+        try:
+            shard.evolve(pa.schema([*known, *new]))
+        except SchemaError:
+            if shard.schema == now:
+                raise
+        else:
+            return shard
 
 
 def check_collection(
