@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.errors import UsageError
+from strandline.errors import NotFoundError, UsageError
 from strandline.journal.next import Want
 from strandline.journal.record import Answer, Evolve, Seal
 from strandline.pipeline.evolve import COLUMNS_MAX, addable, evolved, joined, with_added, word_of
@@ -247,6 +247,86 @@ def test_a_program_that_declares_the_column_goes_on(lab: Lab) -> None:
         assert at(store, changed.standing.next_t - 1)[-1] == {
             "id": 9, "n": 9, "note": "y", "size": 9.0
         }  # fmt: skip
+        changed.close()
+
+
+def test_a_column_that_is_declared_and_never_came_is_added(lab: Lab) -> None:
+    topic = sent(*ROWS[:2])
+    with new_store(lab) as store:
+        before = rig_of(store, topic, new="ignore")
+        replica = Replica(before)
+        settle(replica)
+        replica.close()
+        text = before.text.replace("n BIGINT,", "y BIGINT, n BIGINT,")
+        rig = rigged(
+            store, "shop", parse(text), text, sources=before.sources, computer=before.computer,
+            settings=SETTINGS,
+        )  # fmt: skip
+        changed = Replica(rig)
+        changed.want(Want.PROMOTE)
+        topic.send("0", None, b'{"id": 9, "n": 9, "y": 7}')
+        settle(changed)
+        last = changed.standing.next_t
+        assert at(store, last - 1) == [
+            {"id": 1, "n": 1, "y": None}, {"id": 2, "n": 2, "y": None}, {"id": 9, "n": 9, "y": 7}
+        ]  # fmt: skip
+        assert [each.noted for each in replay(rig, Planner(rig), 0, last)] == [()] * last
+        changed.close()
+
+
+def test_explicit_transactions_and_amendments_have_the_columns_too(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = f"""
+    CREATE TABLE t (id BIGINT, n BIGINT, PRIMARY KEY (id)) USING files
+      OPTIONS (path '{folder}', newColumns 'add');
+    """
+    (folder / "1.json").write_text('{"id": 1, "n": 1, "x": 5}')
+    with (
+        strandline.open("memory://", upkeep=False) as store,
+        store.pipeline("shop", text, settings=SETTINGS, engine=arrow_engine) as pipeline,
+    ):
+        assert pipeline.declared("t").columns.names == ["id", "n"]
+        pipeline.run(until_idle=True)
+        assert pipeline.declared("T").columns.names == ["id", "n", "x"]
+        with pytest.raises(NotFoundError, match="no table 'u': it has t"):
+            pipeline.declared("u")
+        with pipeline.transaction() as transaction:
+            transaction.insert("t", [{"id": 1, "n": 2, "x": 6}])
+        assert pipeline.query("SELECT * FROM t").to_pylist() == [{"id": 1, "n": 2, "x": 6}]
+        (folder / "2.json").write_text('{"id": 2, "n": 2}')
+        sealed = pipeline.committed.time
+        while pipeline.status().sealed is None:
+            pipeline.step()
+        assert pipeline.fed_by("t").columns.names == ["id", "n", "x"]
+        pipeline.amend(sealed, "t", reason="lost", rows=[{"id": 2, "n": 3, "x": 7}])
+        pipeline.run(until_idle=True)
+        found = pipeline.query("SELECT x FROM t WHERE id = 2").to_pylist()
+        assert found == [{"x": 7}]
+
+
+def test_errors_of_a_view_are_retracted_after_a_column_is_declared(lab: Lab) -> None:
+    topic = sent(*ROWS[:4])
+    with new_store(lab) as store:
+        before = rig_of(store, topic)
+        replica = Replica(before)
+        settle(replica)
+        bound = replica.standing.bindings["shares_errors"].shard
+        assert store.shard(bound).snapshot().to_arrow()["row"].to_pylist() == ["t: id = 2, n = 2"]
+        replica.close()
+        text = TEXT.format(envelope="upsert", new="add")
+        text = text.replace("n BIGINT,", "n BIGINT, size DOUBLE,")
+        rig = rigged(
+            store, "shop", parse(text), text, sources=before.sources, computer=before.computer,
+            settings=SETTINGS,
+        )  # fmt: skip
+        changed = Replica(rig)
+        changed.want(Want.PROMOTE)
+        topic.send("0", None, b'{"id": 2, "n": 7}')
+        settle(changed)
+        # The same collection: what it said of the row is what is taken back.
+        assert changed.standing.bindings["shares_errors"].shard == bound
+        assert store.shard(bound).snapshot().to_arrow().num_rows == 0
         changed.close()
 
 

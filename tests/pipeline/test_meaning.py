@@ -96,7 +96,15 @@ def test_rows_come_as_often_as_they_occur() -> None:
 def test_staged_rows_are_the_rows() -> None:
     rows = _came({"id": 1, "lsn": 1})
     assert m.unpacked_rows(m.packed_rows(rows)) == rows
-    assert m.row_text("orders", pa.table({"id": [1], "_diff": [1]})) == "orders: id = 1"
+
+
+def test_a_row_is_told_by_what_its_view_sees() -> None:
+    text = "CREATE TABLE t (id BIGINT, a INT, b INT, PRIMARY KEY (id)) USING generator;"
+    text += "CREATE MATERIALIZED VIEW v AS SELECT 10 / b AS q FROM t;"
+    view = parse(text + "CREATE MATERIALIZED VIEW w AS SELECT q FROM v;").views
+    row = pa.table({"id": [1], "a": [2], "b": [0], "later": ["x"], "_diff": [1]})
+    assert m.row_text(view[0], "t", row) == "t: id = 1, b = 0"
+    assert m.row_text(view[1], "v", pa.table({"q": [1], "_diff": [1]})) == "v: q = 1"
 
 
 @pytest.mark.parametrize(

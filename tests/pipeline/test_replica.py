@@ -6,10 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.pipeline.shop import TEXT, rig_of, rows, run
 
-from strandline.errors import FencedError, ReplayDivergedError, SourceGoneError, UsageError
+from strandline.errors import (
+    FencedError,
+    ReplayDivergedError,
+    SchemaError,
+    SourceGoneError,
+    UsageError,
+)
 from strandline.handles.store import Store
 from strandline.journal.next import Want
 from strandline.pipeline.auditor import Auditor
@@ -191,6 +198,39 @@ def test_other_versions_may_look_on(lab: Lab) -> None:
 
 LARGER = TEXT.replace("amount > 10", "amount > 20")
 ALSO = TEXT + "CREATE MATERIALIZED VIEW small AS SELECT id, amount FROM orders WHERE id < 10;"
+
+
+@pytest.mark.parametrize(
+    ("declared", "otherwise", "reason"),
+    [
+        ("amount BIGINT", "amount STRING", "table orders: column 'amount' can't change"),
+        ("customer BIGINT, ", "", "table orders: column 'customer' is missing"),
+        ("PRIMARY KEY (id)", "PRIMARY KEY (id, customer)", "table orders: the key can't change"),
+    ],
+)
+def test_a_program_whose_shards_can_not_be_opened_is_not_promoted(
+    lab: Lab, declared: str, otherwise: str, reason: str
+) -> None:
+    with new_store(lab) as store:
+        first = Replica(rig_of(store))
+        first.step()
+        run(first)
+        text = TEXT.split("CREATE MATERIALIZED")[0].replace(declared, otherwise)
+        with pytest.raises(SchemaError, match=f"nothing was: {reason}"):
+            _promoted(store, text)
+        # Who runs it runs on.
+        run(first)
+        assert first.standing.epoch == 1
+        first.close()
+
+
+def test_a_name_that_is_taken_is_found_out_before_a_pipeline_is(lab: Lab) -> None:
+    with new_store(lab) as store:
+        store.shard("shop.orders", pa.schema([("id", pa.int64())]))
+        replica = Replica(rig_of(store))
+        with pytest.raises(SchemaError, match="nothing was: table orders"):
+            replica.step()
+        assert replica.standing.epoch == 0
 
 
 def _promoted(store: Store, text: str) -> Replica:

@@ -8,13 +8,16 @@ import pytest
 from tests.pipeline.shop import rig_of, run
 
 from strandline.connectors.position import Range
-from strandline.errors import NotFoundError, SourceError
+from strandline.errors import NotFoundError, SinceError, SourceError
 from strandline.handles.store import Store
 from strandline.journal.next import Want
+from strandline.pipeline.planner import Planner
 from strandline.pipeline.presence import Said, Seen
+from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.report import history_of, overall, status_of
 from strandline.pipeline.states import State
+from strandline.shard.state import State as ShardState
 from strandline.testing.lab import Lab, new_store
 
 
@@ -82,6 +85,30 @@ def test_a_source_that_does_not_answer_says_nothing(store: Store) -> None:
     assert status_of(rig.journal, rig.sources).endpoints[0].behind == 60
     assert status_of(rig.journal).endpoints[0].behind is None
     assert status_of(rig.journal, {"orders": Unreachable()}).endpoints[0].behind is None
+    one.close()
+
+
+def test_what_shards_have_merged_can_not_be_computed_again(store: Store) -> None:
+    rig = rig_of(store, retain=2)
+    one = Replica(rig)
+
+    def look(name: str) -> ShardState:
+        return store.machine(name).refresh()
+
+    run(one)
+    assert status_of(rig.journal, look=look).verifiable_from == 0
+    one.want(Want.CHECKPOINT)
+    while one.wants():
+        one.step()
+    store.shard("shop.orders").compact(full=True)
+    oldest = store.shard("shop.orders").state().readable_from()
+    assert oldest > 0
+    first = status_of(rig.journal, look=look).verifiable_from
+    assert (first, status_of(rig.journal).verifiable_from) == (oldest + 1, 0)
+    last = one.standing.next_t
+    assert len(list(replay(rig, Planner(rig), first, last))) == last - first
+    with pytest.raises(SinceError):
+        list(replay(rig, Planner(rig), first - 1, last))
     one.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from tests.spark.transactions import Transactions, message
 
@@ -60,6 +61,10 @@ def test_a_linear_view_that_is_built_has_an_error_for_each_row_that_raises(
         rows = [message(key, {"id": key, "n": key % 3}) for key in range(5)]
         shop.run(shop.staged("t", rows), shop.staged("u", [message(None, {"n": 0})] * 2))
         more = shop.staged("t", [message(5, {"id": 5, "n": 0}), message(1, {"id": 1, "n": 4})])
+        # The table has got a column that the view does not see.
+        shard = next(each for each in store.shards() if each.endswith(".t"))
+        wider = store.shard(shard).schema.append(pa.field("later", pa.string()))
+        store.shard(shard).evolve(wider)
         shop.run(more, builds=frozenset({"w"}))
         assert shop.rows("w") == [{"id": 1, "q": 3}, {"id": 2, "q": 6}, {"id": 4, "q": 12}]
         errors = [each["row"] for each in shop.rows("w_errors")]

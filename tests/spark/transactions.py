@@ -83,6 +83,8 @@ class Transactions:
             {each.name: each.shard for each in self.collections},
             writers=self.writers if writes else {},
             builds=builds,
+            # As a replica says it, whatever columns a table has got meanwhile.
+            seen={each.name: tuple(each.columns.names) for each in self.program.tables},
         )
 
     def run(self, *intakes: Intake, builds: frozenset = frozenset()) -> Computed:

@@ -83,3 +83,27 @@ def test_a_view_that_asks_for_the_time_says_so():
 def test_linear_is_full_if_the_words_are_said():
     found = view("SELECT k FROM t", how="REFRESH FULL ")
     assert (found.kind, found.branches) == ("full", ())
+
+
+@pytest.mark.parametrize("query", ["SELECT k, v FROM t", "SELECT k AS k, 10 / k AS q FROM t"])
+def test_both_kinds_of_one_query_share_no_shard(query):
+    linear, full = view(query), view(query, how="REFRESH FULL ")
+    assert linear.plan_hash != full.plan_hash
+
+
+@pytest.mark.parametrize(
+    ("query", "sees"),
+    [
+        ("SELECT v FROM t", {"t": ("k", "v")}),
+        ("SELECT k FROM t", {"t": ("k",)}),
+        ("SELECT * FROM t", {"t": ("k", "v")}),
+        ("SELECT a FROM u UNION ALL SELECT k AS a FROM t", {"t": ("k",), "u": ("a",)}),
+    ],
+)
+def test_a_view_sees_keys_and_what_its_query_names(query, sees):
+    assert view(query).sees == sees
+
+
+def test_another_type_of_a_key_moves_a_view_whose_errors_tell_of_it():
+    other = TABLES.replace("k INT", "k BIGINT")
+    assert view("SELECT v FROM t").plan_hash != view("SELECT v FROM t", other).plan_hash

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from strandline.cli.pipelines import pipeline_of
 from strandline.cli.render import counted, shown
-from strandline.errors import NotFoundError, UsageError
+from strandline.errors import UsageError
 from strandline.model.ids import printable
 from strandline.pipeline.rows import json_rows
 
@@ -35,10 +35,7 @@ def insert_rows(
     """Rows from a file, in chunks; with a number of the caller's they are one chunk."""
     handle, table, chunk = to
     with pipeline_of(url, name) as pipeline:
-        declared = pipeline.program.table(table)
-        if declared is None:
-            known = ", ".join(each.name for each in pipeline.program.tables)
-            raise NotFoundError(f"pipeline {pipeline.name} has no table {table}: it has {known}")
+        declared = pipeline.declared(table)
         transaction = pipeline.transaction(handle)
         rows = 0
         chunks: list[int] = []

@@ -187,9 +187,7 @@ class Api:
 
     def insert(self, sent: Sent) -> Document:
         pipeline = self._serving.pipeline(sent.path["name"])
-        table = pipeline.program.table(sent.path["table"])
-        if table is None:
-            raise NotFoundError(f"pipeline {pipeline.name} has no such table")
+        table = pipeline.declared(sent.path["table"])
         rows = json_rows(limits.lines_of(sent.body), table)
         chunk = sent.argument("chunk")
         transaction = pipeline.transaction(sent.path["id"])

@@ -16,6 +16,7 @@ from strandline.journal.log import Lost
 from strandline.journal.record import Amend
 from strandline.journal.staging import stage
 from strandline.journal.standing import advance
+from strandline.pipeline.evolve import evolved
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.rows import staged_rows
 
@@ -118,10 +119,10 @@ def _staged(
 
 
 def table_of(standing: Standing, program: Program, endpoint: str) -> Table:
-    """The table that an endpoint of the sealed transaction feeds."""
+    """The table that an endpoint of the sealed transaction feeds, with all columns it has got."""
     inputs = () if standing.sealed is None else standing.sealed.inputs
     names = [each.table for each in inputs if each.endpoint == endpoint]
-    declared = program.table(names[0]) if names else None
+    declared = evolved(program, standing.added).table(names[0]) if names else None
     if declared is None:
         raise UsageError(f"no table is fed by {endpoint} in what is sealed")
     return declared

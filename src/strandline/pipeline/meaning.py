@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from strandline.connectors.incoming import Incoming
     from strandline.model.frontier import Time
-    from strandline.views.declared import Table
+    from strandline.views.declared import Table, View
 
 ERROR_SCHEMA = Schema.create(ERRORS, ["id"])
 SWEEP_EVERY = 64
@@ -213,9 +213,14 @@ def expanded(updates: pa.Table) -> pa.Table:
     return updates.drop_columns([DIFF_COLUMN]).take(pa.array(places))
 
 
-def row_text(collection: str, row: pa.Table) -> str:
-    """One row in words, the same from every computer, for whoever looks for it."""
-    names = [name for name in row.column_names if not name.startswith("_")]
+def row_text(view: View, collection: str, row: pa.Table) -> str:
+    """One row in words, the same from every computer, for whoever looks for it.
+
+    By what the view sees of it, whatever columns the table has got or declares by now: the row's
+    error is retracted by the same words.
+    """
+    seen = view.sees.get(collection, row.column_names)
+    names = [name for name in seen if not name.startswith("_")]
     values = ", ".join(f"{name} = {row[name][0].as_py()!r}" for name in names)
     return f"{collection}: {values}"
 

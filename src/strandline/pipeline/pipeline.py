@@ -22,6 +22,7 @@ from strandline.journal.staging import program_text
 from strandline.model.ids import printable
 from strandline.pipeline.amend import amend, instead, table_of
 from strandline.pipeline.catalog import TABLE, VIEW
+from strandline.pipeline.evolve import evolved
 from strandline.pipeline.life import Life
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.presence import Presence
@@ -191,7 +192,8 @@ class Pipeline:
             handle = self._handles.open(standing)
         else:
             self._handles.look(handle)
-        return Transaction(self._handles, handle, self.program, self._committed, self._stager(None))
+        program = evolved(self.program, standing.added)
+        return Transaction(self._handles, handle, program, self._committed, self._stager(None))
 
     def reload(
         self,
@@ -207,14 +209,23 @@ class Pipeline:
         files, or a dict of `path`, `format` and other options. Readers, views and sinks see only
         what differs. `told` hears how far it is.
         """
-        declared = self.program.table(table)
-        if declared is None:
-            raise NotFoundError(f"pipeline {self.name} has no table {printable(table)}")
+        declared = self.declared(table)
         # Before there is a handle, which would expire if this took long.
         refs = self._stager(told).staged(declared, source)
         work = self.transaction()
         work.adopt(declared.name, refs)
         return work.commit(timeout_ms=timeout_ms)
+
+    def declared(self, table: str) -> Table:
+        """A table as its rows are given: with the columns that its source has brought besides."""
+        program = evolved(self.program, self._standing().added)
+        found = program.table(table)
+        if found is None:
+            known = ", ".join(each.name for each in program.tables)
+            raise NotFoundError(
+                f"pipeline {self.name} has no table {printable(table)}: it has {known}"
+            )
+        return found
 
     def amend(
         self,
@@ -315,7 +326,9 @@ class Pipeline:
         if self._gauges is None:
             # Sources of its own: those that a replica uses belong to the task that runs it.
             self._gauges = self._sources(self.program)
-        return status_of(self._journal, self._gauges)
+        return status_of(
+            self._journal, self._gauges, lambda name: self.store.machine(name).refresh()
+        )
 
     def history(self, count: int = 20) -> list[TransactionSummary]:
         """The last committed transactions, the newest first."""

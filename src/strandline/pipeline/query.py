@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from strandline.errors import BoundsError, NotFoundError, ViewFailedError
+from strandline.journal.staging import program_text
 from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.model.frontier import Time, valid_time
-from strandline.pipeline.catalog import FLOOR, TOMBS, errors_of
+from strandline.pipeline.catalog import FLOOR, TOMBS, VIEW, VIEW_ERRORS, errors_of
 from strandline.pipeline.engine import Question
 from strandline.views.allow import allow_query
+from strandline.views.parse import parse
+from strandline.views.repeat import uses_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,9 +47,24 @@ class Library:
         allowed = allow_query(sql, list(names))
         line = JournalTimeline(self.store.env, timeline_name(self.journal.pipeline))
         at = self._time(standing, line, as_of)
-        self._refuse_failed(standing, allowed.reads, at)
+        views = views_of(self._promoted(standing), allowed.reads)
+        self._refuse_younger(standing, [*views, *allowed.reads], at)
+        self._refuse_failed(standing, views, at)
         shards = {name: names[name] for name in allowed.reads}
-        return self.answer(Question(allowed.sql, shards, at, line.instant_of(at) or 0))
+        now_ms = line.instant_of(at)
+        if now_ms is None and uses_clock(allowed.tree):
+            raise BoundsError(
+                f"pipeline {self.journal.pipeline}: when {at} was committed is not on record any "
+                "more, so now() has no answer as of it; leave now() out, or ask as of a later time"
+            )
+        return self.answer(Question(allowed.sql, shards, at, now_ms or 0))
+
+    def _promoted(self, standing: Standing) -> Program:
+        """The program that the bindings are of, whatever this handle was opened with."""
+        if standing.program == self.program.hash:
+            return self.program
+        record = standing.programs[standing.program]
+        return parse(program_text(self.store.env, self.journal.pipeline, record))
 
     def _time(
         self, standing: Standing, line: JournalTimeline, as_of: Time | datetime | None
@@ -66,9 +84,24 @@ class Library:
             )
         return at
 
-    def _refuse_failed(self, standing: Standing, reads: Sequence[str], at: Time) -> None:
+    def _refuse_younger(self, standing: Standing, names: Sequence[str], at: Time) -> None:
+        """What a view's shard holds before the view was built is nothing, or not its answer."""
+        for name in names:
+            bound = standing.bindings.get(name)
+            if bound is None or bound.role not in {VIEW, VIEW_ERRORS} or at >= bound.since:
+                continue
+            first = bound.since
+            when = f"ask as of {first} or later"
+            if not standing.committed.settled(first):
+                when = f"{first} is not committed yet: it is as soon as a replica runs"
+            raise BoundsError(
+                f"{bound.role} {name} is what it is since {first}, and has no answer as of {at}; "
+                f"{when}"
+            )
+
+    def _refuse_failed(self, standing: Standing, views: Sequence[str], at: Time) -> None:
         """A view that raised, or one that is computed from such a view, has no answer."""
-        for name in self._views_of(reads):
+        for name in views:
             errors = standing.bindings.get(errors_of(name))
             if errors is None:
                 continue
@@ -81,13 +114,14 @@ class Library:
                     f"{errors_of(name)}"
                 )
 
-    def _views_of(self, reads: Sequence[str]) -> list[str]:
-        """Every view that an answer depends on, directly or through others."""
-        found: list[str] = []
-        left = list(reads)
-        while left:
-            view = self.program.view(left.pop())
-            if view is not None and view.name not in found:
-                found.append(view.name)
-                left.extend(view.reads)
-        return sorted(found)
+
+def views_of(program: Program, reads: Sequence[str]) -> list[str]:
+    """Every view that an answer depends on, directly or through others."""
+    found: list[str] = []
+    left = list(reads)
+    while left:
+        view = program.view(left.pop())
+        if view is not None and view.name not in found:
+            found.append(view.name)
+            left.extend(view.reads)
+    return sorted(found)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import (
     FencedError,
     JournalError,
+    SchemaError,
     UsageError,
 )
 from strandline.journal import next as n
@@ -28,12 +29,13 @@ from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds
-from strandline.pipeline.collected import open_collection
+from strandline.pipeline.collected import check_collection, open_collection
 from strandline.pipeline.finish import Finishing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
 from strandline.pipeline.upstream import release_removed
+from strandline.shard.command import Attach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +110,8 @@ class Replica:
     def _promote(self, standing: Standing) -> None:
         """Program, names and epoch in one entry: who comes second finds them, and joins."""
         rig = self._rig
+        if not self._openable(standing):
+            return
         versions = dict(rig.computer.versions)
         records: list[Record] = []
         if rig.program.hash not in standing.programs:
@@ -119,6 +123,23 @@ class Replica:
         if not isinstance(self._journal.propose(standing, records), Lost):
             # It joins its own epoch like everybody else: only then are all shards there for sure.
             self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
+
+    def _openable(self, standing: Standing) -> bool:
+        """Whether the program's shards can be opened once it is promoted: a promotion is for good,
+        and one that nobody can join stops the pipeline. Not if the standing is old by now."""
+        rig = self._rig
+        attach = Attach(rig.timeline, standing.committed, standing.epoch + 1)
+        for each in rig.collections:
+            try:
+                check_collection(rig.store, each, standing.added, attach)
+            except (FencedError, SchemaError, UsageError) as error:
+                if self._journal.refresh().lsn != standing.lsn:
+                    return False
+                raise type(error)(
+                    f"pipeline {standing.pipeline}: this program can't be promoted, and nothing "
+                    f"was: {each.role} {each.name}: {error}"
+                ) from error
+        return True
 
     def _join(self, standing: Standing) -> None:
         """Once per epoch: make sure that all shards are there, and fenced for it."""

@@ -17,7 +17,7 @@ from strandline.pipeline.requests import Requests
 from strandline.pipeline.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from strandline.connectors.source import Source
     from strandline.journal.handles import Handle
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier, Time
     from strandline.pipeline.presence import Seen
+    from strandline.shard.state import State as ShardState
 
 _BEST_FIRST = (
     State.RUNNING,
@@ -99,8 +100,13 @@ class TransactionSummary:
     """By endpoint whose input was replaced after it was sealed, the reason."""
 
 
-def status_of(journal: Journal, sources: Mapping[str, Source] | None = None) -> PipelineStatus:
-    """Where a pipeline stands now; with `sources` also how far each of them is ahead."""
+def status_of(
+    journal: Journal,
+    sources: Mapping[str, Source] | None = None,
+    look: Callable[[str], ShardState] | None = None,
+) -> PipelineStatus:
+    """Where a pipeline stands now; with `sources` also how far each of them is ahead. With `look`,
+    which reads the newest state of a shard, what its shards can be read from counts as well."""
     env = journal.env
     standing = journal.refresh()
     if not standing.epoch:
@@ -122,7 +128,10 @@ def status_of(journal: Journal, sources: Mapping[str, Source] | None = None) -> 
         paused=Requests(env, journal.pipeline).read().paused,
         checkpoint=kept[-1].t if kept else None,
         checkpoints=len(kept),
-        verifiable_from=Checkpoints(journal).verifiable_from(),
+        verifiable_from=max(
+            Checkpoints(journal).verifiable_from(),
+            0 if look is None else _computable_from(standing, look),
+        ),
         endpoints=_endpoints(standing, sources or {}),
         replicas=replicas,
         transactions=tuple(
@@ -132,6 +141,19 @@ def status_of(journal: Journal, sources: Mapping[str, Source] | None = None) -> 
         ),
         findings=journal.findings,
     )
+
+
+def _computable_from(standing: Standing, look: Callable[[str], ShardState]) -> Time:
+    """The first time whose transaction finds what its shards held before it."""
+    found = 0
+    for bound in standing.bindings.values():
+        try:
+            oldest = look(bound.shard).readable_from()
+        except NotFoundError:
+            # It was promoted this moment, and nobody has made its shards yet.
+            continue
+        found = max(found, oldest + 1 if oldest else 0)
+    return found
 
 
 def overall(replicas: tuple[Seen, ...]) -> tuple[str, str]:

@@ -63,7 +63,9 @@ class FullViews:
                 bad = self._raising(view, known)
                 delta = self._refreshed(view, known, bad)
                 wrong = [
-                    error_of(name, row, why) for name, some in bad.items() for row, why in some
+                    error_of(view, name, row, why)
+                    for name, some in bad.items()
+                    for row, why in some
                 ]
             columns = VIEW_ERROR_COLUMNS.names
             failed = pa.Table.from_pylist(
@@ -114,7 +116,9 @@ class FullViews:
             buckets = -(-self._after(name, known).count() // BUCKET_ROWS)
             for bucket in range(buckets):
                 rows = self._bucket(name, known, bucket, buckets)
-                _, bad = linear.divided(view, name, rows.cast(nothing[name].schema), nothing)
+                # Without the columns that the table has got and the view does not see.
+                layout = pa.schema([nothing[name].field(each) for each in rows.column_names])
+                _, bad = linear.divided(view, name, rows.cast(layout), nothing)
                 found[name] = [*found.get(name, []), *bad]
         return found
 

@@ -139,19 +139,14 @@ class LinearViews:
     # Down to the rows that raise.
 
     def _divided(self, view: View, changes: Mapping[str, Changes]) -> dict[str, Delta]:
-        seen = self.premises.work.seen
         tables = {name: each.rows() for name, each in changes.items()}
-        # A row is told by what the view sees of it, whatever the table has got meanwhile.
-        tables |= {
-            name: tables[name].select([*seen[name], DIFF_COLUMN]) for name in tables.keys() & seen
-        }
         nothing = {name: table.slice(0, 0) for name, table in tables.items()}
         good: list[pa.Table] = []
         bad: list[dict[str, object]] = []
         for name, table in tables.items():
             some, raising = self.divided(view, name, table, nothing)
             good += some
-            bad += [error_of(name, rows, reason) for rows, reason in raising]
+            bad += [error_of(view, name, rows, reason) for rows, reason in raising]
         found = {}
         delta = self._small(view, pa.concat_tables(good)) if good else None
         if delta is not None:
@@ -189,10 +184,10 @@ def _tables(changes: Mapping[str, Changes]) -> dict[str, pa.Table]:
     return {name: each.few for name, each in changes.items()}
 
 
-def error_of(collection: str, row: pa.Table, reason: str) -> dict[str, object]:
+def error_of(view: View, collection: str, row: pa.Table, reason: str) -> dict[str, object]:
     """What a view's errors say of one row."""
     diff = row[DIFF_COLUMN][0].as_py()
-    return {"row": row_text(collection, row), "reason": reason, DIFF_COLUMN: diff}
+    return {"row": row_text(view, collection, row), "reason": reason, DIFF_COLUMN: diff}
 
 
 def united_sql(views: Sequence[View], relations: Mapping[str, str]) -> str:

@@ -268,7 +268,8 @@ def linear_changes(view: View, changes: Mapping[str, pa.Table]) -> tuple[pa.Tabl
                 good.append(changes_of(view, {**nothing, name: row}))
             except Raised as error:
                 diff = row["_diff"][0].as_py()
-                bad.append({"row": row_text(name, row), "reason": reason_of(error), "_diff": diff})
+                told = row_text(view, name, row)
+                bad.append({"row": told, "reason": reason_of(error), "_diff": diff})
     none = changes_of(view, nothing)
     failed = pa.Table.from_pylist(bad, _ERROR_UPDATES)
     return consolidate(pa.concat_tables([none, *good])), consolidate(failed)

@@ -106,7 +106,8 @@ class View:
 
     `reads` names the tables and views it is computed from, sorted. A `linear` view has branches;
     a `full` one is computed anew at each transaction and compared. `uses_now`: the query asks for
-    the time, which is `BEGIN`'s (see `rewrite`).
+    the time, which is `BEGIN`'s (see `rewrite`). `sees` has, by table that it reads, the columns
+    that `plan_hash` covers: the key's, and those that the query can see.
     """
 
     name: str
@@ -118,6 +119,7 @@ class View:
     branches: tuple[Branch, ...] = ()
     uses_now: bool = False
     line: int = field(default=0, compare=False)
+    sees: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def shard(self, pipeline: str) -> str:
         """The name of the shard that holds the rows."""

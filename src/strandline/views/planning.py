@@ -18,7 +18,7 @@ from strandline.views.sqltypes import described, digest_of
 from strandline.views.troubles import Refused, Troubles, named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlglot import Token
 
@@ -115,10 +115,12 @@ def _view(query: ViewQuery, allowed: Allowed, known: _Known) -> View:
         again.line = query.line
         raise
     kind: Kind = "full" if query.refresh_full else "linear"
-    plan_hash = digest_of(["view", sql, list(names), _seen(tree, allowed.reads, known)])
+    sees = _sees(tree, allowed.reads, known)
+    # Both kinds may have one text. What their errors say differs, so they share no shard.
+    plan_hash = digest_of(["view", kind, sql, list(names), _seen(allowed.reads, sees, known)])
     clock = uses_clock(tree)
     return View(
-        query.name, sql, allowed.reads, kind, plan_hash, names, found, clock, query.line
+        query.name, sql, allowed.reads, kind, plan_hash, names, found, clock, query.line, sees
     )  # fmt: skip
 
 
@@ -137,24 +139,35 @@ def _shape(
     return names, parse_query(tokenize(sql), sql), sql, found
 
 
-def _seen(tree: exp.Query, reads: Sequence[str], known: _Known) -> list[object]:
-    """All that the query can see of what it reads: not more, so that a column that is added to a
-    table moves no view which does not use it; not less, so that equal hashes mean equal rows.
+def _sees(tree: exp.Query, reads: Sequence[str], known: _Known) -> dict[str, tuple[str, ...]]:
+    """By table, the columns that the query can see, and its key: not more, so that a column that is
+    added to a table moves no view which does not use it; not less, so that equal hashes mean equal
+    rows, and errors that tell of a row by equal words.
     """
     stars = [each for each in tree.find_all(exp.Star) if not _counts(each)]
     words = {each.name.casefold() for each in tree.find_all(exp.Identifier)}
     natural = any(each.method for each in tree.find_all(exp.Join))
+    return {
+        name: tuple(
+            each
+            for each in known.tables[name].columns.names
+            if stars or natural or each.casefold() in words or each in known.tables[name].key
+        )
+        for name in reads
+        if name in known.tables
+    }
+
+
+def _seen(reads: Sequence[str], sees: Mapping[str, tuple[str, ...]], known: _Known) -> list[object]:
+    """What the query can see of what it reads, in full."""
     seen: list[object] = []
     for name in reads:
         table = known.tables.get(name)
         if table is None:
             seen.append([name, known.views[name].plan_hash])
             continue
-        used = [
-            [each.name, described(each.type), each.nullable]
-            for each in table.columns
-            if stars or natural or each.name.casefold() in words
-        ]
+        fields = [table.columns.field(each) for each in sees[name]]
+        used = [[each.name, described(each.type), each.nullable] for each in fields]
         seen.append([name, used, list(table.key)])
     return seen
 
