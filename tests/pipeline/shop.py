@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from strandline.connectors.sink import SinkPorts
-from strandline.connectors.source import Ports
+from strandline.connectors.source import Ports, Source
 from strandline.handles.store import Store
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig, rigged
@@ -17,6 +17,7 @@ from strandline.pipeline.sources import open_sources
 from strandline.system import SystemClock, SystemRandom
 from strandline.testing.computing import ArrowComputer
 from strandline.views.parse import parse
+from strandline.views.program import Program
 
 ROWS = 100
 TEXT = f"""
@@ -41,6 +42,11 @@ def rig_of(store: Store, text: str = TEXT, **settings: int) -> Rig:
         settings=replace(SETTINGS, **settings),
         sinks=targets(program, SinkPorts(str, SystemRandom().token)),
     )
+
+
+def reopened(program: Program, names: frozenset[str]) -> dict[str, Source]:
+    """How a rig opens sources of an earlier program."""
+    return open_sources(program, Ports(SystemClock(), str), names)
 
 
 def run(*replicas: Replica) -> None:

@@ -6,7 +6,7 @@
     ----------   ------------------------------------------------------------------------------
     PROGRAM      it is not on record yet
     BIND         nothing is sealed
-    ENDPOINT     a legal move: added, paused, resumed, removed
+    ENDPOINT     a legal move: added, paused, resumed, removed; what another source had is committed
     PROMOTE      nothing is sealed; the epoch is one more; the program is on record
     BEGIN        nothing is sealed; the next time, this epoch, this program, the versions of this
                  epoch; its handle is open; its clock does not go back
@@ -129,6 +129,8 @@ class Standing(msgspec.Struct, frozen=True):
     """The newest ones, the newest last."""
     added: dict[str, dict[str, str]]
     """By table, columns that its source brought, with their types."""
+    origins: dict[str, str]
+    """By endpoint, which source it was added as."""
 
     @classmethod
     def empty(cls, pipeline: str) -> Standing:
@@ -156,6 +158,7 @@ class Standing(msgspec.Struct, frozen=True):
             closed={},
             checkpoints=(),
             added={},
+            origins={},
         )
 
     @property
@@ -243,7 +246,24 @@ def _endpoint(standing: Standing, record: r.Endpoint) -> Standing:
     after = _MOVES.get((before, record.action))
     if after is None:
         _refuse(standing, record, f"that endpoint is {before or 'unknown'}")
-    return _replace(standing, endpoints={**standing.endpoints, record.name: after})
+    standing = _replace(standing, endpoints={**standing.endpoints, record.name: after})
+    return _added(standing, record) if record.action == "added" else standing
+
+
+def _added(standing: Standing, record: r.Endpoint) -> Standing:
+    """The same source goes on where it was: its rows are in the table. Another one begins anew.
+    Producers stay known in any case: what they pushed is in the table, whoever fed it between."""
+    name = record.name
+    if standing.origins.get(name, "") == record.source:
+        return standing
+    if standing.sealed is not None and name in standing.sealed.endpoints:
+        _refuse(standing, record, f"{standing.sealed.t} is sealed, and takes from the one before")
+    return _replace(
+        standing,
+        origins={**standing.origins, name: record.source},
+        positions={key: each for key, each in standing.positions.items() if key != name},
+        acknowledged={key: each for key, each in standing.acknowledged.items() if key != name},
+    )
 
 
 def _promote(standing: Standing, record: r.Promote) -> Standing:
@@ -383,9 +403,7 @@ def _checkpoint(standing: Standing, record: r.Checkpoint) -> Standing:
         standing,
         checkpoints=(*standing.checkpoints, kept)[-KEPT:],
         acknowledged=standing.positions,
-        closed={
-            handle: t for handle, t in standing.closed.items() if handle not in record.forgotten
-        },
+        closed={each: t for each, t in standing.closed.items() if each not in record.forgotten},
     )
 
 
