@@ -16,7 +16,7 @@ def expected(sequence, sealed, accepted):
     if sequence is None:
         return ACCEPT
     if sealed is None and accepted is None:
-        return ACCEPT
+        return ACCEPT if sequence == 0 else GAP
     if sealed is not None and sequence <= sealed:
         return DUPLICATE
     if accepted is not None and sequence <= accepted:
@@ -35,7 +35,8 @@ def test_every_combination_has_the_verdict_of_the_table(sequence, sealed, accept
 @pytest.mark.parametrize(
     ("sequence", "sealed", "accepted", "verdict"),
     [
-        (None, 5, 5, ACCEPT), (9, None, None, ACCEPT), (5, 5, None, DUPLICATE),
+        (None, 5, 5, ACCEPT), (0, None, None, ACCEPT), (1, None, None, GAP),
+        (5, 5, None, DUPLICATE),
         (0, 5, 7, DUPLICATE), (6, 5, 7, PENDING), (7, 5, 7, PENDING), (8, 5, 7, ACCEPT),
         (9, 5, 7, GAP), (6, 5, None, ACCEPT), (7, 5, None, GAP), (8, 7, 5, ACCEPT),
     ],

@@ -152,10 +152,21 @@ def test_who_loses_the_race_seals_its_rows_next_and_leaves_nothing_staged(store:
     replica.close()
 
 
+def test_what_was_sealed_since_the_caller_looked_is_no_gap(store: Store) -> None:
+    desk = PushDesk(store.env, PushSource())
+    for at in range(2):
+        told = Beside(store.env, lambda: push(desk, b"{}", sealed={}))
+        buffered(desk, 1)
+        desk.sealed(desk.staged({}, Limits(), {}))
+        assert told.join() == Pushed(1, duplicate=False), at
+
+
 def test_gaps_full_buffers_and_ended_replicas_are_told_apart(store: Store) -> None:
     desk = PushDesk(store.env, PushSource(rows_max=1))
     with pytest.raises(ConflictError, match="too early: the last one that is known is 3"):
         push(desk, b"{}", producer="till", sequence=9, sealed={"till": 3})
+    with pytest.raises(ConflictError, match="too early: its first one is 0"):
+        push(desk, b"{}", producer="till", sequence=1, sealed={})
     with pytest.raises(MaybeAppliedError, match="not sealed yet"):
         push(desk, b"{}", timeout_ms=1)
     with pytest.raises(NotAppliedError, match="try again later"):

@@ -6,7 +6,8 @@ acknowledged once it is sealed in the journal. Which it is when it comes:
     sequence, beside the last of its producer  verdict    answer to the producer
     -----------------------------------------  ---------  ------------------------------------
     no producer named                          ACCEPT     acknowledged when sealed, not retry-safe
-    the producer is new                        ACCEPT     acknowledged when sealed
+    the producer is new, and this is 0         ACCEPT     acknowledged when sealed
+    the producer is new, and this is not 0     GAP        refused: it begins with 0
     at most the last sealed                    DUPLICATE  acknowledged already
     at most the last accepted, not sealed      PENDING    acknowledged when that is sealed
     the next after the last accepted           ACCEPT     acknowledged when sealed
@@ -60,10 +61,9 @@ def decide(sequence: int | None, sealed: int | None, accepted: int | None) -> Ve
         return Verdict.DUPLICATE
     if accepted is not None and sequence <= accepted:
         return Verdict.PENDING
-    known = [each for each in (sealed, accepted) if each is not None]
-    if not known or sequence == max(known) + 1:
-        return Verdict.ACCEPT
-    return Verdict.GAP
+    # What an unknown producer sends out of order would make its earlier pushes look like retries.
+    last = max(-1 if each is None else each for each in (sealed, accepted))
+    return Verdict.ACCEPT if sequence == last + 1 else Verdict.GAP
 
 
 @dataclass(frozen=True, slots=True)

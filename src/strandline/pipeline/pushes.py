@@ -99,24 +99,23 @@ class PushDesk:
     ) -> Push:
         if producer is not None or sequence is not None:
             return Push(values, producer, sequence)
-        self._count += 1
-        return Push(values, self._anonymous, self._count - 1)
+        return Push(values, self._anonymous, self._count)
 
     def _offer(self, push: Push, sealed: Mapping[str, int]) -> Verdict:
         if self._closed:
             raise NotAppliedError("no replica runs in this process: push to one that does")
-        verdict = self._source.offer(push, sealed)
+        name = push.producer or ""
+        # What was told to be sealed here may be newer than what the caller has read.
+        last = max(sealed.get(name, -1), self._done.get(name, -1))
+        verdict = self._source.offer(push, {name: last} if last >= 0 else {})
         if verdict not in {Verdict.FULL, Verdict.GAP}:
+            # What was refused has used no number: there are no holes in them.
+            self._count += push.producer == self._anonymous
             return verdict
-        if push.producer == self._anonymous:
-            self._count -= 1
         if verdict is Verdict.FULL:
             raise NotAppliedError("too many rows wait to be sealed: try again later")
-        last = max(sealed.get(push.producer or "", -1), self._done.get(push.producer or "", -1))
-        raise ConflictError(
-            f"push {push.sequence} of producer {push.producer} is too early: the last one that "
-            f"is known is {last}"
-        )
+        told = f"the last one that is known is {last}" if last >= 0 else "its first one is 0"
+        raise ConflictError(f"push {push.sequence} of producer {name} is too early: {told}")
 
     def _wait(self, producer: str, sequence: int, timeout_ms: int) -> None:
         deadline = self._env.clock.monotonic_ms() + timeout_ms
