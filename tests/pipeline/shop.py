@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pyarrow as pa
 
 from strandline.connectors.sink import SinkPorts
@@ -16,6 +17,7 @@ from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import open_sources
 from strandline.system import SystemClock, SystemRandom
 from strandline.testing.computing import ArrowComputer
+from strandline.testing.scripted_source import ScriptedSource, ScriptedTopic
 from strandline.views.parse import parse
 from strandline.views.program import Program
 
@@ -62,3 +64,32 @@ def rows(store: Store, name: str, at: int) -> list[dict[str, object]]:
     shard = next(each for each in names if each.split(".")[1] == name)
     table: pa.Table = store.shard(shard).snapshot(as_of=at).to_arrow()
     return sorted(table.to_pylist(), key=str)
+
+
+WIDER = "CREATE TABLE t (id BIGINT, n BIGINT, PRIMARY KEY (id)) USING generator {};"
+"""A table for topics that a test writes."""
+ADDING = WIDER.format("OPTIONS (newColumns 'add')")
+
+
+def topic_of(*values: dict[str, object]) -> ScriptedTopic:
+    """A topic with these rows."""
+    topic = ScriptedTopic(["0"])
+    for value in values:
+        topic.send("0", None, msgspec.json.encode(value))
+    return topic
+
+
+def topic_rig(
+    store: Store, topic: ScriptedTopic, text: str = ADDING, *, staged: bool = False, **more: int
+) -> Rig:
+    """A rig of one table that a topic feeds, two rows at a time."""
+    return rigged(
+        store,
+        "shop",
+        parse(text),
+        text,
+        sources={"t": ScriptedSource(topic, replayable=not staged)},
+        computer=ArrowComputer(store, fetch=topic.fetch),
+        settings=replace(SETTINGS, rows_max=2, **more),
+        fetch=topic.fetch,
+    )

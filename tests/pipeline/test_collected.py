@@ -9,6 +9,7 @@ import pytest
 
 import strandline
 from strandline.errors import SchemaError
+from strandline.handles.shard import Shard
 from strandline.pipeline.catalog import TABLE, VIEW, Collection
 from strandline.pipeline.collected import open_collection
 
@@ -45,3 +46,18 @@ def test_columns_of_a_view_or_of_another_type_are_refused(store: strandline.Stor
         open_collection(store, TABLES, {"t": {"note": "BIGINT"}})
     with pytest.raises(SchemaError, match="exists with other columns"):
         open_collection(store, TABLES, {})
+
+
+def test_who_finds_it_widened_at_the_same_moment_goes_on(
+    store: strandline.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_collection(store, TABLES, NOTE)
+    evolve = Shard.evolve
+
+    def late(self: Shard, schema: pa.Schema) -> None:
+        monkeypatch.setattr(Shard, "evolve", evolve)
+        open_collection(store, TABLES, {"t": {"size": "DOUBLE"}})
+        self.evolve(schema)
+
+    monkeypatch.setattr(Shard, "evolve", late)
+    assert set(open_collection(store, TABLES, NOTE).schema.names) == {"id", "n", "note", "size"}

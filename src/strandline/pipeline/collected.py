@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from strandline.errors import NotFoundError
+from strandline.errors import NotFoundError, SchemaError
 from strandline.pipeline.catalog import TABLE
 from strandline.pipeline.evolve import with_added
 
@@ -33,9 +33,15 @@ def open_collection(
         shard = store.shard(collection.shard)
     except NotFoundError:
         return store.shard(collection.shard, wanted, collection.key)
-    # Somebody who has read further on may have widened it more.
-    now = shard.schema
-    known = [wanted.field(each.name) if each.name in wanted.names else each for each in now]
-    new = [each for each in wanted if each.name not in now.names]
-    shard.evolve(pa.schema([*known, *new]))
-    return shard
+    while True:
+        # Somebody who has read further on may have widened it more, or do so this moment.
+        now = shard.schema
+        known = [wanted.field(each.name) if each.name in wanted.names else each for each in now]
+        new = [each for each in wanted if each.name not in now.names]
+        try:
+            shard.evolve(pa.schema([*known, *new]))
+        except SchemaError:
+            if shard.schema == now:
+                raise
+        else:
+            return shard

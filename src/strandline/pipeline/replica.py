@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import (
     FencedError,
     JournalError,
+    SchemaError,
     UsageError,
 )
 from strandline.journal import next as n
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from strandline.journal.record import Record
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
+    from strandline.pipeline.catalog import Collection
     from strandline.pipeline.rig import Rig
 
 
@@ -125,11 +127,23 @@ class Replica:
         if self._me.epoch is None:
             with under(self._rig, standing) as rig:
                 for each in rig.collections:
-                    open_collection(rig.store, each, standing.added)
+                    self._open(each, standing)
                     rig.attach(each.shard)
                 keep(rig, standing)
                 release_removed(rig.store, standing)
             self._me = replace(self._me, epoch=standing.epoch)
+
+    def _open(self, collection: Collection, standing: Standing) -> None:
+        """A table may have got more columns since we looked."""
+        while True:
+            try:
+                open_collection(self._rig.store, collection, standing.added)
+            except SchemaError:
+                before, standing = standing, self._journal.refresh()
+                if standing.added == before.added:
+                    raise
+            else:
+                return
 
     def _checkpoint(self, standing: Standing) -> None:
         """Publish one, let sources forget what is before it, and cut what nobody needs."""
