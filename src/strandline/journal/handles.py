@@ -26,7 +26,7 @@ import msgspec
 from strandline.errors import ConflictError, MaybeAppliedError, NotFoundError, UsageError
 from strandline.journal.entries import valid_pipeline
 from strandline.journal.record import StagedRef
-from strandline.journal.staging import digest_of, stage
+from strandline.journal.staging import digest_of, is_stale, stage
 from strandline.model.frontier import Time
 from strandline.model.ids import SeqNo, printable
 from strandline.parts.envelope import decoded, seal, unseal
@@ -131,7 +131,8 @@ class Handles:
                 return self._same(name, known, staged, payload, table)
             if handle.frozen is not None:
                 raise ConflictError(f"handle {name} is being closed: chunk {number} is too late")
-            if staged is None:
+            while staged is None or is_stale(staged.ref, staged.at_ms):
+                # This process may have stood still for so long that fsck sweeps what it staged.
                 ref = stage(self._env, self.pipeline, payload, rows=rows)
                 staged = Staged(number, table, ref, self._now_ms())
             if self._append(_slot_of(name), end, staged):
