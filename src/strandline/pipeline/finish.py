@@ -116,6 +116,8 @@ class Finishing:
             return
         for table in sorted(computed.undecoded.keys() & self._rig.strict):
             bad = computed.undecoded[table]
+            if not bad.strict:
+                continue
             raise UndecodableError(
                 f"pipeline {self._journal.pipeline}: transaction {sealed.t} is not committed, as "
                 f"table {table} says onError 'fail' and {bad.rows} of its values can't be decoded, "
