@@ -130,7 +130,7 @@ class Replica:
                     self._open(each, standing)
                     rig.attach(each.shard)
                 keep(rig, standing)
-                release_removed(rig.store, standing)
+                release_removed(rig, standing)
             self._me = replace(self._me, epoch=standing.epoch)
 
     def _open(self, collection: Collection, standing: Standing) -> None:
@@ -159,6 +159,7 @@ class Replica:
             source.acknowledge(after.acknowledged.get(endpoint, {}))
         keep(rig, after)
         release(rig, after)
+        release_removed(rig, after)
         cut(rig, checkpoints, after)
 
     def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
