@@ -36,7 +36,7 @@ def history() -> list[list[r.Record]]:
             r.Program("p1", "CREATE TABLE orders (…)", None),
             r.Bind("orders", "shop.orders", "table"),
             r.Bind("old", "shop.old", "view"),
-            r.Endpoint("orders.kafka", "added"),
+            r.Endpoint("orders.kafka", "added", "kafka orders"),
             r.Promote(1, "p1", VERSIONS),
         ],
         [

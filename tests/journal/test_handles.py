@@ -10,6 +10,7 @@ from strandline.journal import record as r
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
+from strandline.journal.staging import STAGED_MS, stage, staged_ms
 from strandline.journal.standing import Standing
 from strandline.testing.faults import (
     FailNth,
@@ -209,3 +210,32 @@ def test_two_who_insert_the_same_chunk_at_once_keep_one_object(lab: Lab) -> None
     Handles(env, "shop").insert(name, 0, "orders", b"a", 1)
     (chunk,) = handles.look(name).chunks
     assert [entry.key for entry in lab.blob.list("journal/shop/")] == [chunk.ref.key]
+
+
+def test_what_was_staged_long_ago_is_staged_anew_before_it_is_on_record(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+
+    class Paused(Handles):
+        """Its process stands still for a day after it staged its first chunk."""
+
+        paused = False
+
+        def _now_ms(self) -> int:
+            if not self.paused:
+                self.paused = True
+                lab.clock.now += STAGED_MS + 1
+            return super()._now_ms()
+
+    chunk = Paused(lab.env(), "shop").insert(name, 0, "orders", b"a", 1)
+    assert staged_ms(chunk.ref.key) == lab.clock.now
+
+
+def test_what_others_staged_long_ago_is_not_put_on_record(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    ref = stage(lab.env(), "shop", b"a", rows=1)
+    lab.clock.now += STAGED_MS
+    with pytest.raises(ConflictError, match="stage it again"):
+        handles.adopt(name, 0, "orders", ref)
+    assert not handles.look(name).chunks

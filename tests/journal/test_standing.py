@@ -242,6 +242,24 @@ def test_endpoints_move_and_come_back_with_their_positions():
     assert standing.positions == COMMITTED.positions
 
 
+def test_another_source_under_the_name_of_an_endpoint_begins_anew():
+    first = fold(
+        r.Endpoint(SOURCE, "removed"), r.Endpoint(SOURCE, "added", "kafka a"), base=COMMITTED
+    )
+    assert (first.positions, first.acknowledged) == ({}, {})
+    taken = changed(INPUT, t=first.next_t)
+    begin = changed(BEGIN, t=first.next_t, now_ms=first.instant_ms)
+    sealed = fold(begin, taken, r.Seal(first.next_t), base=first)
+    gone = fold(r.Endpoint(SOURCE, "removed"), base=sealed)
+    with pytest.raises(JournalError, match="takes from the one before"):
+        advance(gone, r.Endpoint(SOURCE, "added", "kafka b"))
+    done = fold(answering(gone), committing(fold(answering(gone), base=gone)), base=gone)
+    assert fold(r.Endpoint(SOURCE, "added", "kafka a"), base=done).positions == done.positions
+    other = fold(r.Endpoint(SOURCE, "added", "kafka b"), base=done)
+    assert (SOURCE in done.positions, other.positions) == (True, {})
+    assert other.producers == done.producers
+
+
 def test_s91_an_endpoint_may_be_removed_while_its_last_rows_are_sealed():
     gone = fold(r.Endpoint(SOURCE, "removed"), base=SEALED)
     assert fold(ANSWER, COMMIT, base=gone).positions == {SOURCE: {"0": 3}}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pyarrow as pa
 
 from strandline.connectors.sink import SinkPorts
-from strandline.connectors.source import Ports
+from strandline.connectors.source import Ports, Source
 from strandline.handles.store import Store
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig, rigged
@@ -16,7 +17,9 @@ from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import open_sources
 from strandline.system import SystemClock, SystemRandom
 from strandline.testing.computing import ArrowComputer
+from strandline.testing.scripted_source import ScriptedSource, ScriptedTopic
 from strandline.views.parse import parse
+from strandline.views.program import Program
 
 ROWS = 100
 TEXT = f"""
@@ -43,6 +46,11 @@ def rig_of(store: Store, text: str = TEXT, **settings: int) -> Rig:
     )
 
 
+def reopened(program: Program, names: frozenset[str]) -> dict[str, Source]:
+    """How a rig opens sources of an earlier program."""
+    return open_sources(program, Ports(SystemClock(), str), names)
+
+
 def run(*replicas: Replica) -> None:
     """Take turns until nobody has anything left to do."""
     idle = 0
@@ -56,3 +64,32 @@ def rows(store: Store, name: str, at: int) -> list[dict[str, object]]:
     shard = next(each for each in names if each.split(".")[1] == name)
     table: pa.Table = store.shard(shard).snapshot(as_of=at).to_arrow()
     return sorted(table.to_pylist(), key=str)
+
+
+WIDER = "CREATE TABLE t (id BIGINT, n BIGINT, PRIMARY KEY (id)) USING generator {};"
+"""A table for topics that a test writes."""
+ADDING = WIDER.format("OPTIONS (newColumns 'add')")
+
+
+def topic_of(*values: dict[str, object]) -> ScriptedTopic:
+    """A topic with these rows."""
+    topic = ScriptedTopic(["0"])
+    for value in values:
+        topic.send("0", None, msgspec.json.encode(value))
+    return topic
+
+
+def topic_rig(
+    store: Store, topic: ScriptedTopic, text: str = ADDING, *, staged: bool = False, **more: int
+) -> Rig:
+    """A rig of one table that a topic feeds, two rows at a time."""
+    return rigged(
+        store,
+        "shop",
+        parse(text),
+        text,
+        sources={"t": ScriptedSource(topic, replayable=not staged)},
+        computer=ArrowComputer(store, fetch=topic.fetch),
+        settings=replace(SETTINGS, rows_max=2, **more),
+        fetch=topic.fetch,
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.pipeline.shop import rows, run, topic_of, topic_rig
 
 import strandline
 from strandline.errors import NotFoundError, SchemaError, SourceGoneError, UsageError
@@ -15,6 +16,9 @@ from strandline.handles.store import Store
 from strandline.journal.log import Journal
 from strandline.pipeline.amend import Instead, amend, instead
 from strandline.pipeline.pipeline import Pipeline
+from strandline.pipeline.planner import Planner
+from strandline.pipeline.replay import replay
+from strandline.pipeline.replica import Replica
 from strandline.pipeline.settings import PipelineSettings
 from strandline.testing.engines import arrow_engine
 from strandline.testing.journals import (
@@ -26,7 +30,7 @@ from strandline.testing.journals import (
     won,
     written,
 )
-from strandline.testing.lab import Lab
+from strandline.testing.lab import Lab, new_store
 from strandline.views.parse import parse
 
 PROGRAM = parse("CREATE TABLE orders (id BIGINT, amount BIGINT, PRIMARY KEY (id)) USING http;")
@@ -204,3 +208,32 @@ def test_it_goes_on_with_what_is_read_instead_and_past_what_is_lost(lost: Shop, 
     lost.write("a.json", 1, 2)
     lost.write("c.json", 5)
     assert lost.run() == sorted([*expected, 5])
+
+
+def test_a_part_of_what_was_staged_is_taken_from_there(lab: Lab) -> None:
+    with new_store(lab) as store:
+        topic = topic_of({"id": 1, "n": 1}, {"id": 2, "n": 2})
+        rig = topic_rig(store, topic, staged=True)
+        replica = Replica(rig)
+        while replica.standing.sealed is None:
+            replica.step()
+        topic.compact("0", 0)
+        made = amend(rig.journal, rig.program, (0, "t"), Instead({"0": (0, 1)}), "the first one")
+        assert [ref.rows for ref in made.staged] == [1]
+        topic.compact("0", 1)
+        run(replica)
+        assert rows(store, "t", 0) == [{"id": 1, "n": 1}]
+        assert [each.noted for each in replay(rig, Planner(rig), 0, 1)] == [()]
+        replica.close()
+
+
+def test_nothing_of_what_was_staged_may_be_taken(lab: Lab) -> None:
+    with new_store(lab) as store:
+        rig = topic_rig(store, topic_of({"id": 1, "n": 1}), staged=True)
+        replica = Replica(rig)
+        while replica.standing.sealed is None:
+            replica.step()
+        amend(rig.journal, rig.program, (0, "t"), Instead({"0": (1, 1)}), "none")
+        run(replica)
+        assert (replica.standing.next_t, rows(store, "t", 0)) == (1, [])
+        replica.close()

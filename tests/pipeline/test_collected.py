@@ -11,6 +11,7 @@ import pytest
 
 import strandline
 from strandline.errors import SchemaError, UsageError
+from strandline.handles.shard import Shard
 from strandline.model.frontier import Frontier
 from strandline.pipeline.catalog import TABLE, VIEW, Collection
 from strandline.pipeline.collected import check_collection, open_collection
@@ -90,3 +91,18 @@ def test_a_column_keeps_its_type_and_a_shard_its_timeline(store: strandline.Stor
     store.timeline("other").attach(shard)
     with pytest.raises(UsageError, match="attached to timeline other"):
         check_collection(store, TABLES, {}, Attach("pipeline:shop", Frontier(3), 2))
+
+
+def test_who_finds_it_widened_at_the_same_moment_goes_on(
+    store: strandline.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_collection(store, TABLES, NOTE)
+    evolve = Shard.evolve
+
+    def late(self: Shard, schema: pa.Schema) -> None:
+        monkeypatch.setattr(Shard, "evolve", evolve)
+        open_collection(store, TABLES, {"t": {"size": "DOUBLE"}})
+        self.evolve(schema)
+
+    monkeypatch.setattr(Shard, "evolve", late)
+    assert set(open_collection(store, TABLES, NOTE).schema.names) == {"id", "n", "note", "size"}

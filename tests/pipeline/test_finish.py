@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.shop import rig_of, rows, run
+from tests.pipeline.shop import rig_of, rows, run, topic_of, topic_rig
 
 from strandline.errors import FencedError, ReplayDivergedError, SourceGoneError
 from strandline.handles.store import Store
@@ -25,6 +25,7 @@ from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig
 from strandline.testing.computing import ArrowComputer
 from strandline.testing.lab import Lab, new_store
+from strandline.testing.scripted_source import ScriptedTopic
 
 NEWER = {"engine": "another one"}
 
@@ -367,3 +368,80 @@ def test_s81_an_old_generation_that_was_paused_before_its_commit_commits_nothing
     assert newer.standing.next_t == 10
     old.close()
     newer.close()
+
+
+def test_a_paused_replica_whose_shard_was_widened_meanwhile_goes_on(
+    store: Store, other: Store
+) -> None:
+    more = [{"id": 3, "n": 3, "x": 1}, {"id": 4, "n": 4}]
+    topic = topic_of({"id": 1, "n": 1}, {"id": 2, "n": 2}, *more)
+    journal = Told(store.env)
+    slow = Replica(replace(topic_rig(store, topic), journal=journal))
+    fast = Replica(topic_rig(other, topic))
+    _sealed(slow)
+
+    def overtaken(record: Record) -> None:
+        if isinstance(record, Answer):
+            journal.after = lambda _: None
+            run(fast)
+            store.machine("shop.t").refresh()
+
+    journal.after = overtaken
+    slow.step()
+    run(slow)
+    assert slow.standing.next_t == 2
+    assert rows(store, "t", 1)[2] == {"id": 3, "n": 3, "x": 1}
+    slow.close()
+    fast.close()
+
+
+def _staged(store: Store) -> tuple[Replica, ScriptedTopic, str]:
+    topic = topic_of({"id": 1, "n": 1})
+    replica = _sealed(Replica(topic_rig(store, topic, staged=True)))
+    return replica, topic, replica.standing.sealed.inputs[0].staged[0].key
+
+
+def test_what_has_landed_whole_is_committed_though_what_was_staged_is_gone(store: Store) -> None:
+    replica, topic, key = _staged(store)
+    replica.close()
+    journal = Told(store.env)
+    journal.before = _dies(Commit)
+    dying = Replica(replace(topic_rig(store, topic, staged=True), journal=journal))
+    with pytest.raises(DiedError):
+        dying.step()
+    store.env.blob.delete(key)
+    second = Replica(topic_rig(store, topic, staged=True))
+    second.step()
+    assert second.standing.committed.settled(0)
+    assert rows(store, "t", 0) == [{"id": 1, "n": 1}]
+    second.close()
+
+
+def test_staged_rows_that_are_gone_name_the_command_that_helps(store: Store) -> None:
+    replica, _, key = _staged(store)
+    store.env.blob.delete(key)
+    with pytest.raises(SourceGoneError, match="transaction amend"):
+        replica.step()
+    replica.close()
+
+
+def test_what_a_peer_landed_whole_meanwhile_is_committed_without_its_rows(
+    store: Store, other: Store
+) -> None:
+    topic = topic_of({"id": 1, "n": 1})
+    journal = Told(other.env)
+    journal.before = _dies(Commit)
+    fast = Replica(replace(topic_rig(other, topic), journal=journal))
+    _sealed(fast)
+
+    def meanwhile() -> None:
+        with pytest.raises(DiedError):
+            fast.step()
+        raise SourceGoneError("offsets 0 to 1 are gone")
+
+    computer = Counting(store, meanwhile=meanwhile)
+    slow = Replica(replace(topic_rig(store, topic), computer=computer))
+    slow.step()
+    assert slow.standing.committed.settled(0)
+    slow.close()
+    fast.close()

@@ -102,3 +102,43 @@ def test_which_value_is_named_does_not_depend_on_who_found_it() -> None:
     whole = Undecoded(3, "a", 3, "early")
     assert late.with_others(early) == early.with_others(late) == whole
     assert whole.with_others(None) == whole
+
+
+def test_what_does_not_fit_a_column_that_came_by_itself_stops_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    text = f"""
+    CREATE TABLE orders (id BIGINT, PRIMARY KEY (id))
+      USING files OPTIONS (path '{tmp_path}', format 'json', onError 'fail', newColumns 'add');
+    """
+    (tmp_path / "1.json").write_text('{"id": 1, "x": 5}\n{"id": 2, "x": "abc"}\n')
+    with store.pipeline("shop", text, settings=SETTINGS, engine=arrow_engine) as pipeline:
+        assert pipeline.run(until_idle=True).state is State.STOPPED
+        assert pipeline.table("orders").snapshot().to_arrow().to_pylist() == [{"id": 1, "x": 5}]
+        (error,) = pipeline.collection("orders_errors").snapshot().to_arrow().to_pylist()
+        assert "$.x" in error["reason"]
+        (tmp_path / "2.json").write_text('{"id": 3, "x": "abc"}\n{"id": "no", "x": 5}\n')
+        with pytest.raises(UndecodableError, match=r"1 of its values can't be decoded.*\$\.id"):
+            pipeline.run(until_idle=True)
+
+
+def test_a_push_is_refused_by_the_columns_that_the_table_has_by_now(store: Store) -> None:
+    text = """
+    CREATE TABLE notes (id BIGINT, PRIMARY KEY (id))
+      USING http OPTIONS (onError 'fail', newColumns 'add');
+    """
+    with store.pipeline("shop", text, settings=SETTINGS, engine=arrow_engine) as pipeline:
+        pipeline.start()
+        try:
+            pipeline.push("notes", [b'{"id": 1, "x": 5}'])
+            with pipeline.transaction() as work:
+                work.insert("notes", [{"id": 9}])
+            with pytest.raises(SchemaError, match="row 1 for notes"):
+                pipeline.push("notes", [b'{"id": 2, "x": "abc"}'])
+        finally:
+            pipeline.stop()
+
+
+def test_values_that_do_not_fit_what_is_declared_are_named_first() -> None:
+    mild, strict = Undecoded(2, "a", 3, "x", strict=False), Undecoded(1, "a", 7, "id")
+    assert mild.with_others(strict) == strict.with_others(mild) == strict

@@ -11,12 +11,13 @@ from tests.pipeline.shop import rig_of, run
 
 from strandline.connectors.registry import fetch
 from strandline.connectors.source import Split
-from strandline.errors import BoundsError, ReplayDivergedError
+from strandline.errors import BoundsError, ReplayDivergedError, SinceError
 from strandline.handles.store import Store
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import Replayed, recorded, replay
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig
+from strandline.shard.state import Retention
 from strandline.testing.computing import ArrowComputer
 from strandline.testing.lab import Lab, new_store
 
@@ -77,3 +78,20 @@ def test_the_record_of_a_transaction_has_all_its_parts(store: Store) -> None:
     assert (each.sealed.t, each.commit.t) == (4, 4)
     assert each.sealed.inputs[0].taken == {"0": (40, 50)}
     assert set(each.commit.inputs) == {"orders"}
+
+
+def test_what_can_t_be_computed_again_leaves_no_reader(store: Store) -> None:
+    rig = rig_of(store)
+    last = rig.journal.refresh().bindings["totals"].shard
+    shard = store.shard(last)
+    shard.retain(Retention(None, 1))
+    shard.hold(rig.timeline, 9, epoch=1)
+    shard.compact(full=True)
+    with pytest.raises(SinceError, match="2 can't be computed again"):
+        _replayed(rig, 2, 4)
+    assert not [
+        each
+        for name in store.shards()
+        for each in store.shard(name).state().readers.values()
+        if each.purpose == "replay"
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.shop import TEXT, rig_of, rows, run
+from tests.pipeline.shop import TEXT, reopened, rig_of, rows, run
 
 from strandline.errors import (
     FencedError,
@@ -335,3 +335,49 @@ def test_a_replica_that_was_overtaken_goes_on_whatever_is_gone_by_then(lab: Lab)
         assert slow.standing.committed.settled(0)
         slow.close()
         fast.close()
+
+
+EIGHT = TEXT.replace("seed '7'", "seed '8'")
+OTHER = "CREATE TABLE other (id BIGINT, PRIMARY KEY (id)) USING generator OPTIONS (rows '0');"
+
+
+@pytest.mark.parametrize("between", [[], [OTHER]])
+def test_another_source_of_a_table_is_read_from_its_beginning(lab: Lab, between: list[str]) -> None:
+    with new_store(lab) as store, new_store(Lab()) as alone:
+        run(Replica(rig_of(store)))
+        for text in [*between, EIGHT]:
+            second = _promoted(store, text)
+            run(second)
+            second.close()
+        assert second.standing.positions["orders"] == {"0": 100}
+        assert second.standing.next_t == 20
+        run(Replica(rig_of(alone, EIGHT)))
+        once = {row["id"]: row for row in rows(alone, "orders", 9)}
+        found = {row["id"]: row for row in rows(store, "orders", 19)}
+        assert found | once == found
+
+
+def test_the_same_source_of_a_table_goes_on_where_it_was(lab: Lab) -> None:
+    with new_store(lab) as store:
+        run(Replica(rig_of(store)))
+        for text in (OTHER, TEXT.replace("rows '100'", "rows '120'")):
+            second = _promoted(store, text)
+            run(second)
+            second.close()
+        assert second.standing.positions["orders"] == {"0": 120}
+        assert second.standing.next_t == 12
+
+
+def test_s74_what_is_sealed_is_read_from_the_source_that_it_was_sealed_from(lab: Lab) -> None:
+    with new_store(lab) as store, new_store(Lab()) as alone:
+        first = Replica(rig_of(store))
+        while first.standing.sealed is None:
+            first.step()
+        first.close()
+        second = Replica(replace(rig_of(store, EIGHT), reopen=reopened))
+        second.want(Want.PROMOTE)
+        while second.wants():
+            second.step()
+        run(Replica(rig_of(alone)))
+        assert rows(store, "orders", 0) == rows(alone, "orders", 0)
+        second.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.pipeline.shop import rig_of, run
+from tests.pipeline.shop import TEXT, rig_of, run
 
 from strandline.connectors.sink import Delivered, Sink
 from strandline.errors import SinceError
@@ -90,3 +90,20 @@ def test_a_sink_that_was_removed_holds_nothing_after_the_next_checkpoint(lab: La
 
 def _never(what: Delivered) -> Sink:
     raise AssertionError(f"{what} is opened by a publisher, and there is none")
+
+
+def test_a_shard_that_no_name_means_any_more_is_not_held(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        _run(replica, checkpoints=(2,))
+        old = store.shard(replica.standing.bindings["large"].shard)
+        old.hold("sink.shop.kept", 1)
+        replica.close()
+        tables = TEXT.partition("CREATE MATERIALIZED")[0]
+        rig = replace(rig_of(store, tables), sinks=[Target("kept", "orders", {}, _never)])
+        replica = Replica(rig)
+        replica.want(Want.PROMOTE)
+        _run(replica, checkpoints=(10,))
+        assert set(old.state().holds) == {"sink.shop.kept"}
+        assert rig.timeline in store.shard("shop.orders").state().holds
+        replica.close()

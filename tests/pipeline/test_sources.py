@@ -6,7 +6,7 @@ import pytest
 
 from strandline.connectors.source import Ports
 from strandline.errors import UsageError
-from strandline.pipeline.sources import close_sources, open_sources, options_of
+from strandline.pipeline.sources import close_sources, open_sources, options_of, origin_of
 from strandline.system import SystemClock
 from strandline.views.parse import parse
 
@@ -37,3 +37,25 @@ def test_a_program_opens_one_source_for_each_table() -> None:
 def test_an_option_that_no_connector_knows_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="colour"):
         open_sources(parse(KEYED + "generator OPTIONS (colour 'red');"), PORTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [
+        ("kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'x:1')",
+         "kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'y:1')", True),
+        ("kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'x:1')",
+         "kafka OPTIONS (subscribe 'b', kafka.bootstrap.servers 'x:1')", False),
+        ("files OPTIONS (path '/a')", "files OPTIONS (path '/a/')", True),
+        ("files OPTIONS (path '/a')", "files OPTIONS (path '/b')", False),
+        ("generator OPTIONS (rows '1')", "generator OPTIONS (rows '2')", True),
+        ("generator OPTIONS (seed '1')", "generator OPTIONS (seed '2')", False),
+        ("strandline OPTIONS (shard 'a')", "strandline OPTIONS (shard 'b')", False),
+        ("http", "generator", False),
+    ],
+)  # fmt: skip
+def test_some_options_say_which_source_it_is_and_others_do_not(
+    text: str, other: str, *, same: bool
+) -> None:
+    one, two = (parse(KEYED + each + ";").tables[0] for each in (text, other))
+    assert (origin_of(one) == origin_of(two)) is same

@@ -155,6 +155,33 @@ def test_history_is_held_upstream_at_what_was_acknowledged(store: Store) -> None
     assert "pipeline.down" in store.shard("down.other").state().holds
 
 
+HTTP = "CREATE TABLE mirror (k BIGINT, v BIGINT, PRIMARY KEY (k)) USING http;"
+
+
+def test_a_table_that_is_fed_otherwise_lets_go_of_its_shard(store: Store) -> None:
+    put(store, (1, 1, 1))
+    numbers = store.shard("numbers")
+    with pipeline(store, "down", MIRROR) as down:
+        down.run(until_idle=True)
+    assert hold_name("down", "mirror") in numbers.state().holds
+    with pipeline(store, "down", HTTP) as down:
+        down.promote()
+        down.run(until_idle=True)
+    assert not numbers.state().holds
+
+
+def test_what_is_held_late_is_let_go_at_the_next_checkpoint(store: Store) -> None:
+    """A replica of before was paused on its way to a hold, and takes it after the promotion."""
+    put(store, (1, 1, 1))
+    numbers = store.shard("numbers")
+    with pipeline(store, "down", HTTP) as down:
+        down.run(until_idle=True)
+        for name in ("source.down.mirror", "source.down.old", "source.down.x.mirror", "mine"):
+            numbers.hold(name, 0)
+        down.checkpoint()
+    assert set(numbers.state().holds) == {"source.down.x.mirror", "mine"}
+
+
 def test_a_reader_that_was_overtaken_says_so_and_takes_nothing(store: Store) -> None:
     put(store, (1, 1, 1))
     numbers = store.shard("numbers")

@@ -3,6 +3,7 @@
 record      pure   the records, as people name them and as bytes
 chain       pure   entries: records that are written at once, numbered and chained by hash
 sealed      pure   a transaction that is sealed: what it reads, and what it was found to be
+needs       pure   what records need to be legal, one need per function
 standing    pure   where a pipeline stands: the fold of its records, and which may follow which
 next        pure   what a replica does next: one table
 staging     shell  objects that records refer to: what is too large for a record, and snapshots

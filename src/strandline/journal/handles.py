@@ -26,7 +26,7 @@ import msgspec
 from strandline.errors import ConflictError, MaybeAppliedError, NotFoundError, UsageError
 from strandline.journal.entries import valid_pipeline
 from strandline.journal.record import StagedRef
-from strandline.journal.staging import digest_of, stage
+from strandline.journal.staging import digest_of, is_stale, stage
 from strandline.model.frontier import Time
 from strandline.model.ids import SeqNo, printable
 from strandline.parts.envelope import decoded, seal, unseal
@@ -142,7 +142,9 @@ class Handles:
 
         def ref() -> StagedRef:
             nonlocal put
-            put = put or stage(self._env, self.pipeline, payload, rows=rows)
+            while put is None or is_stale(put, self._now_ms()):
+                # This process may have stood still for so long that fsck sweeps what it staged.
+                put = stage(self._env, self.pipeline, payload, rows=rows)
             return put
 
         chunk = _Chunk(number, table, digest_of(payload), ref, replace)
@@ -154,8 +156,17 @@ class Handles:
     def adopt(
         self, name: str, number: int, table: str, ref: StagedRef, *, replace: bool = False
     ) -> Staged:
-        """The same for a chunk that somebody has staged already."""
-        return self._add(name, _Chunk(number, table, ref.digest, lambda: ref, replace))
+        """The same for a chunk that somebody has staged already, and not too long ago."""
+
+        def fresh() -> StagedRef:
+            if is_stale(ref, self._now_ms()):
+                raise ConflictError(
+                    f"chunk {number} of handle {name} was staged so long ago that it may be swept "
+                    "any moment: stage it again"
+                )
+            return ref
+
+        return self._add(name, _Chunk(number, table, ref.digest, fresh, replace))
 
     def _add(self, name: str, chunk: _Chunk) -> Staged:
         for _ in self._rounds():

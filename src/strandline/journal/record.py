@@ -165,6 +165,8 @@ class Endpoint(_Record, frozen=True, array_like=True, tag="ENDPOINT"):
 
     name: str
     action: str
+    source: str = ""
+    """Which source it is, as it is added: positions are positions of this one and no other."""
 
 
 class Program(_Record, frozen=True, array_like=True, tag="PROGRAM"):

@@ -6,7 +6,7 @@
     ----------   ------------------------------------------------------------------------------
     PROGRAM      it is not on record yet
     BIND         nothing is sealed
-    ENDPOINT     a legal move: added, paused, resumed, removed
+    ENDPOINT     a legal move: added, paused, resumed, removed; what another source had is committed
     PROMOTE      nothing is sealed; the epoch is one more; the program is on record
     BEGIN        nothing is sealed; the next time, this epoch, this program, the versions of this
                  epoch; its handle is open; its clock does not go back
@@ -31,13 +31,25 @@ is about to be written and when it is read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from strandline.errors import JournalError, invariant
 from strandline.journal import record as r
 from strandline.journal.chain import ORIGIN
+from strandline.journal.needs import (
+    clock_forward,
+    not_taken,
+    nothing_sealed,
+    of_begun,
+    of_sealed,
+    of_this_epoch,
+    refuse,
+    replaces_alone,
+    still_open,
+    within_sealed,
+)
 from strandline.journal.record import (
     Amend,
     Answer,
@@ -46,7 +58,6 @@ from strandline.journal.record import (
     Position,
     Program,
     StagedRef,
-    Taken,
 )
 from strandline.journal.sealed import Sealed
 from strandline.model.frontier import Frontier, Time
@@ -129,6 +140,8 @@ class Standing(msgspec.Struct, frozen=True):
     """The newest ones, the newest last."""
     added: dict[str, dict[str, str]]
     """By table, columns that its source brought, with their types."""
+    origins: dict[str, str]
+    """By endpoint, which source it was added as."""
 
     @classmethod
     def empty(cls, pipeline: str) -> Standing:
@@ -156,6 +169,7 @@ class Standing(msgspec.Struct, frozen=True):
             closed={},
             checkpoints=(),
             added={},
+            origins={},
         )
 
     @property
@@ -182,7 +196,7 @@ class Standing(msgspec.Struct, frozen=True):
 def advance(standing: Standing, record: r.Record) -> Standing:
     """The standing after one more record; `JournalError` names both if it may not follow."""
     if standing.begun is not None and not isinstance(record, (Input, r.Seal)):
-        _refuse(standing, record, f"{standing.begun.t} is begun and not sealed")
+        refuse(standing, record, f"{standing.begun.t} is begun and not sealed")
     after = _RULES[type(record)](standing, record)
     return _replace(after, lsn=standing.lsn + 1, last=r.describe(record))
 
@@ -222,19 +236,19 @@ def taken(positions: dict[str, Position], inputs: Iterable[Input]) -> dict[str, 
 
 def _program(standing: Standing, record: Program) -> Standing:
     if record.hash in standing.programs:
-        _refuse(standing, record, "that program is on record already")
+        refuse(standing, record, "that program is on record already")
     if (record.text is None) == (record.staged is None):
-        _refuse(standing, record, "a program has a text, here or staged, and one only")
+        refuse(standing, record, "a program has a text, here or staged, and one only")
     return _replace(standing, programs={**standing.programs, record.hash: record})
 
 
 def _bind(standing: Standing, record: r.Bind) -> Standing:
-    _nothing_sealed(standing, record)
+    nothing_sealed(standing, record)
     bindings = {**standing.bindings}
     if record.shard is not None:
         bindings[record.name] = Bound(record.shard, record.role, standing.next_t)
     elif bindings.pop(record.name, None) is None:
-        _refuse(standing, record, "there is no such name to give up")
+        refuse(standing, record, "there is no such name to give up")
     return _replace(standing, bindings=bindings)
 
 
@@ -242,17 +256,34 @@ def _endpoint(standing: Standing, record: r.Endpoint) -> Standing:
     before = standing.endpoints.get(record.name, "")
     after = _MOVES.get((before, record.action))
     if after is None:
-        _refuse(standing, record, f"that endpoint is {before or 'unknown'}")
-    return _replace(standing, endpoints={**standing.endpoints, record.name: after})
+        refuse(standing, record, f"that endpoint is {before or 'unknown'}")
+    standing = _replace(standing, endpoints={**standing.endpoints, record.name: after})
+    return _added(standing, record) if record.action == "added" else standing
+
+
+def _added(standing: Standing, record: r.Endpoint) -> Standing:
+    """The same source goes on where it was: its rows are in the table. Another one begins anew.
+    Producers stay known in any case: what they pushed is in the table, whoever fed it between."""
+    name = record.name
+    if standing.origins.get(name, "") == record.source:
+        return standing
+    if standing.sealed is not None and name in standing.sealed.endpoints:
+        refuse(standing, record, f"{standing.sealed.t} is sealed, and takes from the one before")
+    return _replace(
+        standing,
+        origins={**standing.origins, name: record.source},
+        positions={key: each for key, each in standing.positions.items() if key != name},
+        acknowledged={key: each for key, each in standing.acknowledged.items() if key != name},
+    )
 
 
 def _promote(standing: Standing, record: r.Promote) -> Standing:
-    _nothing_sealed(standing, record)
+    nothing_sealed(standing, record)
     if record.epoch != standing.epoch + 1:
-        _refuse(standing, record, f"the next epoch is {r.epoch_text(standing.epoch + 1)}")
+        refuse(standing, record, f"the next epoch is {r.epoch_text(standing.epoch + 1)}")
     program = standing.programs.get(record.program)
     if program is None:
-        _refuse(standing, record, "its program is not on record")
+        refuse(standing, record, "its program is not on record")
     return _replace(
         standing,
         epoch=record.epoch,
@@ -263,37 +294,37 @@ def _promote(standing: Standing, record: r.Promote) -> Standing:
 
 
 def _begin(standing: Standing, record: Begin) -> Standing:
-    _nothing_sealed(standing, record)
-    _ours(standing, record)
+    nothing_sealed(standing, record)
+    of_this_epoch(standing, record)
     if record.t != standing.next_t:
-        _refuse(standing, record, f"the next time is {standing.next_t}")
+        refuse(standing, record, f"the next time is {standing.next_t}")
     if record.program != standing.program:
-        _refuse(standing, record, "it is of another program than the one that was promoted")
+        refuse(standing, record, "it is of another program than the one that was promoted")
     if record.versions != standing.versions:
-        _refuse(standing, record, "it is of other versions than its epoch")
+        refuse(standing, record, "it is of other versions than its epoch")
     if record.handle is not None:
-        _open(standing, record, record.handle)
-    _forward(standing, record, record.now_ms)
+        still_open(standing, record, record.handle)
+    clock_forward(standing, record, record.now_ms)
     return _replace(standing, begun=Sealed(record, ()), instant_ms=record.now_ms)
 
 
 def _input(standing: Standing, record: Input) -> Standing:
-    begun = _of_begun(standing, record)
+    begun = of_begun(standing, record)
     if record.endpoint in begun.endpoints:
-        _refuse(standing, record, "that endpoint has an input in this transaction already")
+        refuse(standing, record, "that endpoint has an input in this transaction already")
     if standing.endpoints.get(record.endpoint, "live") != "live":
-        _refuse(standing, record, f"that endpoint is {standing.endpoints[record.endpoint]}")
-    _not_taken(standing, record, record.taken)
-    _replaces_alone(standing, record, begun.inputs)
+        refuse(standing, record, f"that endpoint is {standing.endpoints[record.endpoint]}")
+    not_taken(standing, record, record.taken)
+    replaces_alone(standing, record, begun.inputs)
     known = standing.producers.get(record.endpoint, {})
     for producer, sequence in record.producers.items():
         if sequence <= known.get(producer, -1):
-            _refuse(standing, record, f"{sequence} of producer {producer} was sealed before")
+            refuse(standing, record, f"{sequence} of producer {producer} was sealed before")
     return _replace(standing, begun=Sealed(begun.begin, (*begun.inputs, record)))
 
 
 def _seal(standing: Standing, record: r.Seal) -> Standing:
-    sealed = _of_begun(standing, record)
+    sealed = of_begun(standing, record)
     handle = sealed.begin.handle
     producers = standing.producers
     for each in sealed.inputs:
@@ -310,50 +341,50 @@ def _seal(standing: Standing, record: r.Seal) -> Standing:
 
 
 def _amend(standing: Standing, record: Amend) -> Standing:
-    sealed = _of_sealed(standing, record)
+    sealed = of_sealed(standing, record)
     if sealed.answer is not None:
-        _refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
+        refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
     before = [each for each in sealed.inputs if each.endpoint == record.endpoint]
     if not before:
-        _refuse(standing, record, "that endpoint has no input in this transaction")
-    _within(standing, record, before[0].taken)
+        refuse(standing, record, "that endpoint has no input in this transaction")
+    within_sealed(standing, record, before[0].taken)
     return _replace(standing, sealed=_replace(sealed, amends=(*sealed.amends, record)))
 
 
 def _evolve(standing: Standing, record: r.Evolve) -> Standing:
-    sealed = _of_sealed(standing, record)
+    sealed = of_sealed(standing, record)
     if sealed.answer is not None:
-        _refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
+        refuse(standing, record, f"{sealed.t} is answered, and its rows may have landed")
     if record.table not in {each.table for each in sealed.inputs}:
-        _refuse(standing, record, "that table has no input in this transaction")
+        refuse(standing, record, "that table has no input in this transaction")
     known = standing.added.get(record.table, {})
     if not record.columns or record.columns.keys() & known.keys():
-        _refuse(standing, record, f"it adds nothing, or again one of {', '.join(known)}")
+        refuse(standing, record, f"it adds nothing, or again one of {', '.join(known)}")
     return _replace(standing, added={**standing.added, record.table: {**known, **record.columns}})
 
 
 def _answer(standing: Standing, record: Answer) -> Standing:
-    sealed = _of_sealed(standing, record)
-    _ours(standing, record)
+    sealed = of_sealed(standing, record)
+    of_this_epoch(standing, record)
     if sealed.answer is not None:
-        _refuse(standing, record, f"{sealed.t} is answered already")
+        refuse(standing, record, f"{sealed.t} is answered already")
     for endpoint in sealed.endpoints:
         if endpoint not in record.inputs:
-            _refuse(standing, record, f"endpoint {endpoint} was sealed and has no digest")
+            refuse(standing, record, f"endpoint {endpoint} was sealed and has no digest")
     for endpoint in record.inputs:
         if endpoint not in sealed.endpoints:
-            _refuse(standing, record, f"endpoint {endpoint} has a digest and was not sealed")
+            refuse(standing, record, f"endpoint {endpoint} has a digest and was not sealed")
     return _replace(standing, sealed=_replace(sealed, answer=record))
 
 
 def _commit(standing: Standing, record: r.Commit) -> Standing:
-    sealed = _of_sealed(standing, record)
-    _ours(standing, record)
+    sealed = of_sealed(standing, record)
+    of_this_epoch(standing, record)
     if sealed.answer is None:
-        _refuse(standing, record, f"{sealed.t} is not answered")
+        refuse(standing, record, f"{sealed.t} is not answered")
     if (record.inputs, record.deltas) != (sealed.answer.inputs, sealed.answer.deltas):
-        _refuse(standing, record, "its digests are not those of its ANSWER")
-    _forward(standing, record, record.instant_ms)
+        refuse(standing, record, "its digests are not those of its ANSWER")
+    clock_forward(standing, record, record.instant_ms)
     return _replace(
         standing,
         committed=Frontier(sealed.t + 1),
@@ -365,28 +396,26 @@ def _commit(standing: Standing, record: r.Commit) -> Standing:
 
 
 def _abort(standing: Standing, record: r.Abort) -> Standing:
-    _open(standing, record, record.handle)
+    still_open(standing, record, record.handle)
     return _replace(standing, closed={**standing.closed, record.handle: None})
 
 
 def _checkpoint(standing: Standing, record: r.Checkpoint) -> Standing:
-    _nothing_sealed(standing, record)
-    _ours(standing, record)
+    nothing_sealed(standing, record)
+    of_this_epoch(standing, record)
     if record.t != standing.committed.last():
-        _refuse(standing, record, f"{standing.committed} is committed")
+        refuse(standing, record, f"{standing.committed} is committed")
     if record.program != standing.program:
-        _refuse(standing, record, "it is of another program than the one that was promoted")
+        refuse(standing, record, "it is of another program than the one that was promoted")
     unknown = [handle for handle in record.forgotten if handle not in standing.closed]
     if unknown:
-        _refuse(standing, record, f"handle {unknown[0]} is to be forgotten and was not closed")
+        refuse(standing, record, f"handle {unknown[0]} is to be forgotten and was not closed")
     kept = Kept(standing.lsn + 1, standing.entry + 1, record.t, record.snapshot)
     return _replace(
         standing,
         checkpoints=(*standing.checkpoints, kept)[-KEPT:],
         acknowledged=standing.positions,
-        closed={
-            handle: t for handle, t in standing.closed.items() if handle not in record.forgotten
-        },
+        closed={each: t for each, t in standing.closed.items() if each not in record.forgotten},
     )
 
 
@@ -405,87 +434,3 @@ _RULES: dict[type[r.Record], Callable[[Standing, Any], Standing]] = {
     r.Abort: _abort,
     r.Checkpoint: _checkpoint,
 }
-
-
-def _nothing_sealed(standing: Standing, record: r.Record) -> None:
-    if standing.sealed is not None:
-        _refuse(standing, record, f"{standing.sealed.t} is sealed and not committed")
-
-
-def _ours(standing: Standing, record: Begin | Answer | r.Commit | r.Checkpoint) -> None:
-    if standing.epoch == 0:
-        _refuse(standing, record, "no program was promoted yet")
-    if record.epoch != standing.epoch:
-        epochs = r.epoch_text(record.epoch), r.epoch_text(standing.epoch)
-        _refuse(standing, record, "it is of {}, and this is {}".format(*epochs))
-
-
-def _of_begun(standing: Standing, record: Input | r.Seal) -> Sealed:
-    if standing.begun is None:
-        _refuse(standing, record, "no transaction is begun")
-    if record.t != standing.begun.t:
-        _refuse(standing, record, f"{standing.begun.t} is begun")
-    return standing.begun
-
-
-def _of_sealed(standing: Standing, record: Amend | r.Evolve | Answer | r.Commit) -> Sealed:
-    if standing.sealed is None:
-        _refuse(standing, record, "nothing is sealed")
-    if record.t != standing.sealed.t:
-        _refuse(standing, record, f"{standing.sealed.t} is sealed")
-    return standing.sealed
-
-
-def _open(standing: Standing, record: r.Record, handle: str) -> None:
-    if handle in standing.closed:
-        t = standing.closed[handle]
-        how = "aborted" if t is None else f"committed as {t}"
-        _refuse(standing, record, f"handle {handle} was {how}")
-
-
-def _forward(standing: Standing, record: r.Record, instant_ms: int) -> None:
-    if instant_ms < standing.instant_ms:
-        _refuse(standing, record, f"its instant {instant_ms} is before {standing.instant_ms}")
-
-
-def _replaces_alone(standing: Standing, record: Input, others: tuple[Input, ...]) -> None:
-    """All rows of a table that is replaced are in one input, which is there for good."""
-    if record.replace and (record.taken is not None or not record.staged):
-        _refuse(standing, record, f"what replaces {record.table} is not staged")
-    for other in others:
-        if other.table == record.table and (other.replace or record.replace):
-            _refuse(standing, record, f"{record.table} is replaced, and has another input")
-
-
-def _not_taken(standing: Standing, record: Input, ranges: Taken | None) -> None:
-    position = standing.positions.get(record.endpoint, {})
-    for partition, (start, stop) in (ranges or {}).items():
-        if not 0 <= start <= stop:
-            _refuse(standing, record, f"[{start}, {stop}) of {partition} is no range")
-        if start < position.get(partition, 0):
-            _refuse(
-                standing,
-                record,
-                f"{partition} was taken up to {position[partition]} before, and starts at {start}",
-            )
-
-
-def _within(standing: Standing, record: Amend, sealed: Taken | None) -> None:
-    """Rows that nobody sealed are the next transactions' to take."""
-    for partition, (start, stop) in (record.taken or {}).items():
-        first, last = (sealed or {}).get(partition, (0, -1))
-        if not first <= start <= stop <= last:
-            was = "nothing" if last < 0 else f"[{first}, {last})"
-            _refuse(
-                standing,
-                record,
-                f"[{start}, {stop}) of {partition} is not within what was sealed of it, {was}",
-            )
-
-
-def _refuse(standing: Standing, record: r.Record, reason: str) -> NoReturn:
-    before = f"{r.lsn_text(standing.lsn)} {standing.last}" if standing.last else "the beginning"
-    raise JournalError(
-        f"pipeline {standing.pipeline}: {r.lsn_text(standing.lsn + 1)} {r.describe(record)} "
-        f"can't follow {before}: {reason}"
-    )

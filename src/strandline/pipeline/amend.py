@@ -11,13 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from strandline.connectors.raw import OFFSET, PARTITION
 from strandline.errors import JournalError, NotFoundError, UsageError
 from strandline.journal.log import Lost
 from strandline.journal.record import Amend
-from strandline.journal.staging import stage
+from strandline.journal.staging import fetch, is_stale, stage
 from strandline.journal.standing import advance
 from strandline.pipeline.evolve import evolved
-from strandline.pipeline.meaning import packed_rows
+from strandline.pipeline.forgetful import unstage
+from strandline.pipeline.meaning import packed_rows, unpacked_rows
 from strandline.pipeline.rows import staged_rows
 
 if TYPE_CHECKING:
@@ -64,17 +68,22 @@ def amend(
     taken = None if what.take is None else dict(what.take)
     record = Amend(t, endpoint, taken, (), reason.strip())
     _check(journal.refresh(), record)
-    staged = _staged(journal, program, endpoint, what)
-    record = Amend(t, endpoint, taken, staged, record.reason)
-    try:
-        while isinstance(journal.propose(_check(journal.refresh(), record), [record]), Lost):
-            pass
-    except UsageError:
-        # Nothing refers to it, and nothing will.
-        for ref in staged:
-            journal.env.patient(lambda key=ref.key: journal.env.blob.delete(key))  # type: ignore[misc]
-        raise
-    return record
+    env = journal.env
+    while True:
+        staged = _staged(journal, program, endpoint, what)
+        record = Amend(t, endpoint, taken, staged, record.reason)
+        try:
+            standing = _check(journal.refresh(), record)
+        except UsageError:
+            # Nothing refers to it, and nothing will.
+            unstage(env, staged)
+            raise
+        now_ms = env.patient(env.consensus.now_ms)
+        if any(is_stale(ref, now_ms) for ref in staged):
+            continue
+        if not isinstance(journal.propose(standing, [record]), Lost):
+            return record
+        unstage(env, staged)
 
 
 def _check(standing: Standing, record: Amend) -> Standing:
@@ -111,11 +120,30 @@ def _refusal(standing: Standing, record: Amend, error: JournalError) -> str:
 def _staged(
     journal: Journal, program: Program, endpoint: str, what: Instead
 ) -> tuple[StagedRef, ...]:
-    if what.rows is None:
+    if what.rows is not None:
+        placed = staged_rows(what.rows, table_of(journal.standing, program, endpoint), 0)
+    elif what.take is not None and (refs := _sealed_refs(journal.standing, endpoint)):
+        # The source may have lost them, or never had them: what was staged is what there is.
+        placed = pa.concat_tables(_part(journal, ref, what.take) for ref in refs)
+    else:
         return ()
-    placed = staged_rows(what.rows, table_of(journal.standing, program, endpoint), 0)
     payload = packed_rows(placed)
     return (stage(journal.env, journal.pipeline, payload, rows=placed.num_rows),)
+
+
+def _sealed_refs(standing: Standing, endpoint: str) -> tuple[StagedRef, ...]:
+    inputs = () if standing.sealed is None else standing.sealed.inputs
+    return next((each.staged for each in inputs if each.endpoint == endpoint), ())
+
+
+def _part(journal: Journal, ref: StagedRef, take: Mapping[str, tuple[int, int]]) -> pa.Table:
+    """The staged rows that lie within the ranges."""
+    rows = unpacked_rows(fetch(journal.env, journal.pipeline, ref))
+    places = zip(rows[PARTITION].to_pylist(), rows[OFFSET].to_pylist(), strict=True)
+    empty = (0, 0)
+    return rows.filter(
+        pa.array([offset in range(*take.get(name, empty)) for name, offset in places], pa.bool_())
+    )
 
 
 def table_of(standing: Standing, program: Program, endpoint: str) -> Table:

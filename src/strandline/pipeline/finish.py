@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import (
     ConflictError,
+    CorruptionError,
     ReplayDivergedError,
     SourceGoneError,
     StrandlineError,
@@ -76,8 +77,8 @@ class Finishing:
             if self._overtaken(sealed):
                 # What it needs may be merged, forgotten or released by now: nobody needs it.
                 return
-            if isinstance(error, SourceGoneError):
-                self._without_rows(standing, sealed, error)
+            if isinstance(error, (SourceGoneError, CorruptionError)):
+                self._without_rows(sealed, error)
                 return
             raise
         answered = self._answered(standing, sealed, computed)
@@ -115,6 +116,8 @@ class Finishing:
             return
         for table in sorted(computed.undecoded.keys() & self._rig.strict):
             bad = computed.undecoded[table]
+            if not bad.strict:
+                continue
             raise UndecodableError(
                 f"pipeline {self._journal.pipeline}: transaction {sealed.t} is not committed, as "
                 f"table {table} says onError 'fail' and {bad.rows} of its values can't be decoded, "
@@ -186,8 +189,14 @@ class Finishing:
             return
         self._compare(answer, computed)
         deltas = agree.unpacked(answer.deltas)
-        self._landing.land(computed, bound, sealed.t, standing.epoch, deltas)
-        missing = self._missing(answer, bound)
+        try:
+            self._landing.land(computed, bound, sealed.t, standing.epoch, deltas)
+            missing = self._missing(answer, bound)
+        except StrandlineError:
+            if self._overtaken(sealed):
+                # Whoever went on may have widened a shard, or given it up.
+                return
+            raise
         if self._overtaken(sealed):
             return
         if missing:
@@ -215,15 +224,22 @@ class Finishing:
             return agree.divergence(self._journal.pipeline, answer.t, missing)
         return agree.unfinished(self._journal.pipeline, answer.t, (answer.versions, ours), missing)
 
-    def _without_rows(self, standing: Standing, sealed: Sealed, error: SourceGoneError) -> None:
+    def _without_rows(self, before: Sealed, error: StrandlineError) -> None:
         """Rows that were sealed are gone. What has landed whole needs them no more."""
-        answer = sealed.answer
-        if answer is not None:
+        standing = self._journal.refresh()
+        sealed = _still(standing, before)
+        if sealed is None:
+            # Amended since: it reads something else now.
+            return
+        if sealed.answer is not None:
             bound = {name: each.shard for name, each in standing.bindings.items()}
-            if not self._missing(answer, bound):
-                self._commit(standing, sealed, answer)
+            if not self._missing(sealed.answer, bound):
+                self._commit(standing, sealed, sealed.answer)
                 return
         pipeline, endpoint = self._journal.pipeline, self._planner.lost(sealed)
+        if isinstance(error, CorruptionError) and not endpoint:
+            # It is something else that is damaged.
+            raise error
         raise SourceGoneError(agree.unreadable(pipeline, sealed, endpoint, str(error))) from error
 
 

@@ -29,7 +29,7 @@ from strandline.parts.emptied import NOTHING, Emptying, There, later, resolve_em
 from strandline.pipeline.evolve import word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from strandline.connectors.incoming import Incoming
     from strandline.model.frontier import Time
@@ -52,13 +52,17 @@ class Undecoded:
     partition: str
     offset: int
     reason: str
+    strict: bool = True
+    """Whether they do not fit the columns that are declared: others were made by the source itself,
+    and what does not fit them stops nothing."""
 
     def with_others(self, others: Undecoded | None) -> Undecoded:
         """These and those; the order in which they are found does not matter."""
         if others is None:
             return self
-        first = min(self, others, key=lambda each: (each.partition, each.offset))
-        return replace(first, rows=self.rows + others.rows)
+        some = [each for each in (self, others) if each.strict] or [self, others]
+        first = min(some, key=lambda each: (each.partition, each.offset))
+        return replace(first, rows=sum(each.rows for each in some))
 
 
 def reading_of(table: Table) -> Reading:
@@ -181,8 +185,27 @@ def errors_updated(
     return updates.drop_columns([TIME_COLUMN])
 
 
-def undecoded(incoming: Incoming) -> Undecoded | None:
-    """The values that could not be decoded, if there are any."""
+def declared_only(how: Reading, names: Sequence[str]) -> Reading | None:
+    """How a table reads its source without the columns that it was given; `None` if it was
+    given none."""
+    declared = [each for each in how.schema if each.name in names]
+    if not names or len(declared) == len(how.schema):
+        return None
+    return replace(how, schema=pa.schema(declared))
+
+
+def undecoded(
+    incoming: Incoming, declared: Callable[[], Incoming] | None = None
+) -> Undecoded | None:
+    """The values that could not be decoded, if there are any; `declared` decodes them again without
+    the columns that the table was given."""
+    found = _undecoded(incoming)
+    if found is None or declared is None:
+        return found
+    return _undecoded(declared()) or replace(found, strict=False)
+
+
+def _undecoded(incoming: Incoming) -> Undecoded | None:
     bad = incoming.table.filter(incoming.table["_error"].is_valid())
     if not bad.num_rows:
         return None

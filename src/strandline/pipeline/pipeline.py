@@ -272,10 +272,12 @@ class Pipeline:
         if desk is None or not self._life.runs:
             reason = "no replica runs in this process" if desk else "it is not USING http"
             raise UsageError(f"rows can't be pushed to {declared.name} here: {reason}")
-        if declared.on_error == "fail":
-            refuse_undecodable(values, declared)
         # Another replica may have sealed what this producer pushed there.
-        sealed = self._journal.refresh().producers.get(declared.name, {})
+        standing = self._journal.refresh()
+        sealed = standing.producers.get(declared.name, {})
+        if declared.on_error == "fail":
+            now = evolved(self.program, standing.added).table(table)
+            refuse_undecodable(values, now or declared)
         return desk.push(
             values, producer=producer, sequence=sequence, sealed=sealed, timeout_ms=timeout_ms
         )

@@ -115,7 +115,11 @@ class Planner:
 
     def lost(self, sealed: Sealed) -> str:
         """The endpoint whose sealed rows can't be read any more, by its own word; else empty."""
+        env = self._rig.store.env
         for each in sealed.reads:
+            for ref in each.staged:
+                if env.patient(lambda key=ref.key: env.blob.get(key)) is None:  # type: ignore[misc]
+                    return each.endpoint
             source = self._rig.sources.get(each.endpoint)
             if source is None or each.taken is None or each.staged:
                 continue

@@ -8,6 +8,7 @@ if the versions are equal; between unequal versions it is reported.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,22 +79,19 @@ def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
 
 def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Replayed]:
     """Compute and compare one transaction after the other; stops at the first difference."""
-    readers = [
-        rig.store.shard(bound.shard).reader(since=max(0, start - 1), purpose="replay")
-        for bound in rig.journal.refresh().bindings.values()
-        if start > 0
-    ]
-    try:
-        for each in recorded(rig.journal, start, stop):
-            yield again(rig, planner, each)
-    except SinceError as error:
-        raise SinceError(
-            f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
-            oldest=error.oldest,
-        ) from error
-    finally:
-        for reader in readers:
-            reader.close()
+    with ExitStack() as held:
+        try:
+            for bound in rig.journal.refresh().bindings.values() if start > 0 else ():
+                shard = rig.store.shard(bound.shard)
+                reader = shard.reader(since=max(0, start - 1), purpose="replay")
+                held.callback(reader.close)
+            for each in recorded(rig.journal, start, stop):
+                yield again(rig, planner, each)
+        except SinceError as error:
+            raise SinceError(
+                f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
+                oldest=error.oldest,
+            ) from error
 
 
 def again(rig: Rig, planner: Planner, each: Recorded, *, deltas: bool = True) -> Replayed:

@@ -34,16 +34,17 @@ from strandline.pipeline.finish import Finishing
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
+from strandline.pipeline.sources import origin_of
 from strandline.pipeline.upstream import release_removed
 from strandline.shard.command import Attach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strandline.connectors.source import Source
     from strandline.journal.record import Record
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
+    from strandline.pipeline.catalog import Collection
     from strandline.pipeline.rig import Rig
 
 
@@ -118,7 +119,7 @@ class Replica:
             env = rig.store.env
             records.append(program_record(env, standing.pipeline, rig.program.hash, rig.text))
         records += binds(list(rig.collections), standing.bindings)
-        records += _endpoints(standing, rig.sources)
+        records += _endpoints(standing, rig)
         records.append(Promote(standing.epoch + 1, rig.program.hash, versions))
         if not isinstance(self._journal.propose(standing, records), Lost):
             # It joins its own epoch like everybody else: only then are all shards there for sure.
@@ -146,11 +147,23 @@ class Replica:
         if self._me.epoch is None:
             with under(self._rig, standing) as rig:
                 for each in rig.collections:
-                    open_collection(rig.store, each, standing.added)
+                    self._open(each, standing)
                     rig.attach(each.shard)
                 keep(rig, standing)
-                release_removed(rig.store, standing)
+                release_removed(rig, standing)
             self._me = replace(self._me, epoch=standing.epoch)
+
+    def _open(self, collection: Collection, standing: Standing) -> None:
+        """A table may have got more columns since we looked."""
+        while True:
+            try:
+                open_collection(self._rig.store, collection, standing.added)
+            except SchemaError:
+                before, standing = standing, self._journal.refresh()
+                if standing.added == before.added:
+                    raise
+            else:
+                return
 
     def _checkpoint(self, standing: Standing) -> None:
         """Publish one, let sources forget what is before it, and cut what nobody needs."""
@@ -166,6 +179,7 @@ class Replica:
             source.acknowledge(after.acknowledged.get(endpoint, {}))
         keep(rig, after)
         release(rig, after)
+        release_removed(rig, after)
         cut(rig, checkpoints, after)
 
     def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
@@ -178,10 +192,17 @@ class Replica:
         return uppers, total.pack()
 
 
-def _endpoints(standing: Standing, sources: Mapping[str, Source]) -> list[Endpoint]:
+def _endpoints(standing: Standing, rig: Rig) -> list[Endpoint]:
+    """Those that the program has not any more, and those that it has now; one that is fed by
+    another source is both, so that no position outlives what it is a position of."""
     live = {name for name, state in standing.endpoints.items() if state != "removed"}
-    return [Endpoint(name, "removed") for name in sorted(live - set(sources))] + [
-        Endpoint(name, "added") for name in sorted(set(sources) - live)
+    origins = {each.name: origin_of(each) for each in rig.program.tables}
+    ours = {name: origins.get(name, "") for name in rig.sources}
+    stays = {
+        name for name in live & set(ours) if standing.origins.get(name, ours[name]) == ours[name]
+    }
+    return [Endpoint(name, "removed") for name in sorted(live - stays)] + [
+        Endpoint(name, "added", ours[name]) for name in sorted(set(ours) - stays)
     ]
 
 

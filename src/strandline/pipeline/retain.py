@@ -1,16 +1,18 @@
 """How far back a pipeline can be read and computed again: one setting, for everything it has.
 
 shards     `retain` transactions, or all; and a hold on the last commit, which the next
-           transaction reads: it is moved at checkpoints, since an idle shard costs nothing
+           transaction reads: it is moved at checkpoints, since an idle shard costs nothing, and
+           goes there where no name of the program means the shard any more
 sinks      what each has not delivered yet; one that was removed lets go at the next checkpoint
 journal    from the checkpoint before those transactions on, with what they staged
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from strandline.errors import ConflictError
+from strandline.errors import ConflictError, FencedError, NotFoundError
 from strandline.journal.record import Checkpoint
 from strandline.pipeline.place import hold_of
 from strandline.shard.state import Retention
@@ -34,14 +36,24 @@ def keep(rig: Rig, standing: Standing) -> None:
 
 
 def release(rig: Rig, standing: Standing) -> None:
-    """Let go of what sinks hold that the program no longer has: nobody will ever take it."""
+    """Let go of what nobody will ever take: what sinks hold that the program no longer has, and
+    the last commit in shards that no name means any more. What a sink has yet to deliver of those
+    is the sink's own hold."""
     theirs = hold_of(standing.pipeline, "")
     ours = {hold_of(standing.pipeline, target.name) for target in rig.sinks}
-    for bound in standing.bindings.values():
-        shard = rig.store.shard(bound.shard)
-        for name in shard.state().holds:
-            if name.startswith(theirs) and name not in ours:
-                shard.release_hold(name)
+    bound = {each.shard for each in standing.bindings.values()}
+    for name in rig.store.shards():
+        state = rig.store.machine(name).state
+        if state.timeline != rig.timeline:
+            continue
+        gone = [each for each in state.holds if each.startswith(theirs) and each not in ours]
+        # It may be dropped this moment, or a newer epoch means it again.
+        with suppress(NotFoundError, FencedError):
+            shard = rig.store.shard(name)
+            for each in gone:
+                shard.release_hold(each)
+            if name not in bound and rig.timeline in state.holds:
+                shard.release_hold(rig.timeline, epoch=standing.epoch)
 
 
 def cut(rig: Rig, checkpoints: Checkpoints, standing: Standing) -> None:

@@ -14,7 +14,7 @@ from strandline.journal.staging import program_text
 from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.pipeline.catalog import collections
 from strandline.pipeline.pushes import PushDesk
-from strandline.pipeline.sources import close_sources
+from strandline.pipeline.sources import close_sources, origin_of
 from strandline.views.parse import parse
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def under(rig: Rig, standing: Standing) -> Iterator[Rig]:
     """The rig for what was sealed under the journal's program, which may be another one (S74).
 
     That program is taken from the record. Sources that both have are this rig's own: what the
-    user says of them now wins over what is stored.
+    user says of them now wins over what is stored, as long as it is the same source.
     """
     if standing.program == rig.program.hash:
         yield rig
@@ -85,7 +85,13 @@ def under(rig: Rig, standing: Standing) -> Iterator[Rig]:
             f"pipeline {pipeline}: the program on record reads as {program.hash[:12]}, and is "
             f"{standing.program[:12]}: finish with the version of Strandline that began it"
         )
-    missing = frozenset(each.name for each in program.tables) - rig.sources.keys()
+    origins = {each.name: origin_of(each) for each in rig.program.tables}
+    own = {
+        each.name: rig.sources[each.name]
+        for each in program.tables
+        if each.name in rig.sources and origins.get(each.name) == origin_of(each)
+    }
+    missing = frozenset(each.name for each in program.tables) - own.keys()
     opened = {} if rig.reopen is None or not missing else dict(rig.reopen(program, missing))
     try:
         yield replace(
@@ -93,7 +99,7 @@ def under(rig: Rig, standing: Standing) -> Iterator[Rig]:
             program=program,
             text=text,
             collections=collections(pipeline, program, rig.computer.view_columns(program)),
-            sources={**opened, **rig.sources},
+            sources={**opened, **own},
         )
     finally:
         close_sources(opened)

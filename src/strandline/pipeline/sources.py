@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _CONNECTORS = {"http": "push", "strandline": "shard"}
 """Where a program's word for a connector is not the connector's own."""
+_WHICH = {"files": "path", "generator": "seed", "kafka": "subscribe", "strandline": "shard"}
+"""The option that says which source it is. Addresses of brokers are not among them: they change,
+and that a topic of this name is another one is told by its own id."""
 _FILES = ("format", "csv.columns", "csv.delimiter")
 """Options about rows that files need as well, to find where a row ends."""
 
@@ -48,6 +51,12 @@ def open_sources(
         close_sources(opened)
         raise
     return opened
+
+
+def origin_of(table: Table) -> str:
+    """Which source feeds a table: while this stays, its positions mean the same."""
+    named = table.options.get(_WHICH.get(table.connector, ""), "")
+    return f"{table.connector} {named.rstrip('/')}".rstrip()
 
 
 def options_of(table: Table) -> dict[str, str]:

@@ -6,6 +6,7 @@ range is sealed on, at what was acknowledged, until the endpoint is removed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.connectors.source import Changes
     from strandline.handles.store import Store
     from strandline.journal.standing import Standing
+    from strandline.pipeline.rig import Rig
     from strandline.shard.state import State
 
 _HOLD = "source"
@@ -158,15 +160,26 @@ def upstreams(store: Store, pipeline: str) -> Callable[[str], Callable[[str], Ch
     return of
 
 
-def release_removed(store: Store, standing: Standing) -> None:
-    """Let go of what endpoints held that are removed; whoever joins an epoch does it again, so
-    that nobody's death leaves a hold."""
-    gone = {
-        hold_name(standing.pipeline, name)
-        for name, state in standing.endpoints.items()
-        if state == "removed"
+def release_removed(rig: Rig, standing: Standing) -> None:
+    """Let go of what no endpoint reads any more, wherever it is; whoever joins an epoch and each
+    checkpoint does it again, so that no death and nobody who comes late leaves a hold."""
+    prefix = hold_name(standing.pipeline, "x").removesuffix("x")
+    reads = {
+        (hold_name(standing.pipeline, each.name), each.options.get("shard"))
+        for each in rig.program.tables
+        if each.connector == "strandline" and standing.endpoints.get(each.name) != "removed"
     }
-    for name in store.shards() if gone else ():
-        shard = store.shard(name)
-        for hold in gone & shard.state().holds.keys():
-            shard.release_hold(hold)
+    store = rig.store
+    left = [
+        (shard, hold)
+        for shard in store.shards()
+        for hold in store.machine(shard).state.holds
+        if hold.startswith(prefix)
+        and "." not in hold.removeprefix(prefix)
+        and (hold, shard) not in reads
+    ]
+    # A newer program may read it: what it holds was not there before its epoch.
+    if left and rig.journal.refresh().epoch == standing.epoch:
+        for shard, hold in left:
+            with suppress(NotFoundError):
+                store.shard(shard).release_hold(hold)

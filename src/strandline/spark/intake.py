@@ -12,6 +12,7 @@ stored, and of those that come only when they have come. Then a second job takes
 from __future__ import annotations
 
 from dataclasses import astuple
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,7 @@ from strandline.journal.staging import intact
 from strandline.model.digest import Digest
 from strandline.pipeline.evolve import joined
 from strandline.pipeline.meaning import (
+    declared_only,
     fitted,
     fresh_words,
     input_digest,
@@ -77,6 +79,8 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
     """The sites of the table and of its errors."""
     takes_rows: bool = True
     takes_ids: bool = False
+    declared: tuple[str, ...] = ()
+    """The columns that the program declares, where the table may have been given more."""
 
 
 class Took(msgspec.Struct, frozen=True, array_like=True):
@@ -86,7 +90,7 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
     rows: Answer
     errors: Answer
-    bad: tuple[int, str, int, str] | None
+    bad: tuple[int, str, int, str, bool] | None
     """How many rows could not be decoded, and the first of them; see `Undecoded`."""
     fresh: dict[str, str] = {}
     """Fields without a column, where the table adds them."""
@@ -167,7 +171,9 @@ class Taking:
         for batch in self._fetched():
             self._digest += input_digest(batch)
             incoming = decode(batch, self._how)
-            if (bad := undecoded(incoming)) is not None:
+            declared = declared_only(self._how, self._order.declared)
+            again = None if declared is None else partial(decode, batch, declared)
+            if (bad := undecoded(incoming, again)) is not None:
                 self._bad = bad.with_others(self._bad)
             self._fresh = joined([self._fresh, fresh_words(incoming.fresh)])
             if self._how.keyed:

@@ -149,4 +149,5 @@ class Intakes:
             self._premises.stand(table.name).site,
             self._premises.stand(errors).site,
             takes_ids=not self._premises.is_empty(errors),
+            declared=self._work.seen.get(table.name, ()),
         )

@@ -11,6 +11,7 @@ from strandline.journal import (
     chain,
     checkpoint,
     log,
+    needs,
     next as step,
     record,
     staging,
@@ -66,7 +67,7 @@ def checkpoint_mid_transaction(planting: Planting) -> None:
         table[step.Phase.SEALED, relation, step.Mode.CHECKPOINT] = step.TakeCheckpoint
     planting.swap(step, "TABLE", table)
     planting.swap(checkpoint, "may_checkpoint", lambda _standing: True)
-    planting.swap(law, "_nothing_sealed", lambda _standing, _record: None)
+    planting.swap(law, "nothing_sealed", lambda _standing, _record: None)
 
 
 @mutant("a missing record is refused (S84)", "journal", BANK)
@@ -95,18 +96,18 @@ def epoch_is_not_compared(planting: Planting) -> None:
         return step.Relation.UNJOINED if me.epoch is None else step.Relation.SAME
 
     planting.swap(step, "relation_of", relation)
-    planting.swap(law, "_ours", lambda _standing, _record: None)
+    planting.swap(law, "of_this_epoch", lambda _standing, _record: None)
 
 
 @mutant("only what is sealed is committed", "journal", BANK)
 def commit_of_another_time(planting: Planting) -> None:
-    original = law._of_sealed  # noqa: SLF001
+    original = needs.of_sealed
 
     def of_sealed(standing: Standing, record: Amend | Answer | Commit) -> Sealed:
         known = standing.sealed
         return original(standing, record if known is None else _replace(record, t=known.t))
 
-    planting.swap(law, "_of_sealed", of_sealed)
+    planting.swap(law, "of_sealed", of_sealed)
 
 
 @mutant("what is answered is not amended any more", "journal", BANK)
@@ -143,7 +144,7 @@ def two_times_are_sealed(planting: Planting) -> None:
     table = dict(step.TABLE)
     table[step.Phase.SEALED, step.Relation.UNJOINED, step.Mode.SAME] = step.Plan
     planting.swap(step, "TABLE", table)
-    planting.swap(law, "_nothing_sealed", lambda _standing, _record: None)
+    planting.swap(law, "nothing_sealed", lambda _standing, _record: None)
 
 
 @mutant("the journal is cut only below the oldest checkpoint that is kept", "journal", BANK)
@@ -201,7 +202,7 @@ def doubt_is_taken_for_success(planting: Planting) -> None:
 @mutant("instants never go back, whatever the store's clock does", "journal", BANK)
 def clock_goes_back(planting: Planting) -> None:
     planting.swap(Standing, "not_before", lambda _standing, now_ms: now_ms)
-    planting.swap(law, "_forward", lambda _standing, _record, _instant_ms: None)
+    planting.swap(law, "clock_forward", lambda _standing, _record, _instant_ms: None)
 
 
 @mutant("a loser adopts the winner's entry", "journal", BANK)

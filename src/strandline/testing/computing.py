@@ -31,6 +31,7 @@ from strandline.pipeline.meaning import (
     DIVISION,
     MISFIT,
     appended,
+    declared_only,
     difference,
     emptying_of,
     errors_emptying,
@@ -128,7 +129,9 @@ class ArrowComputer:
     def _table(self, work: Work, table: Table, came: list[pa.Table]) -> dict[str, pa.Table]:
         how = reading_of(table)
         incoming = decode_all(came, how)
-        if (bad := undecoded(incoming)) is not None:
+        declared = declared_only(how, work.seen.get(table.name, ()))
+        again = None if declared is None else lambda: decode_all(came, declared)
+        if (bad := undecoded(incoming, again)) is not None:
             self._undecoded[table.name] = bad
         if fresh := fresh_words(incoming.fresh):
             self._fresh[table.name] = fresh
