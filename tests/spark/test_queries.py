@@ -7,7 +7,13 @@ import pytest
 from pyspark.errors import PySparkException
 
 from strandline.pipeline.meaning import DIVISION
-from strandline.spark.queries import Raised, own_session, raising, view_columns
+from strandline.spark.queries import (
+    Raised,
+    own_session,
+    raising,
+    view_columns,
+    yours_stays_active,
+)
 from strandline.views.parse import parse
 
 pytestmark = pytest.mark.spark
@@ -42,3 +48,18 @@ def test_trouble_with_values_is_a_reason(spark, source):
 def test_other_trouble_stays_what_it_is(spark):
     with pytest.raises(PySparkException), raising():
         own_session(spark, {}).sql("SELECT nothing FROM range(3)").toArrow()
+
+
+def test_the_callers_session_is_the_active_one_after_a_program_used_its_own(spark):
+    """Spark looks for sources, and `format("strandline")`, in the active one."""
+    spark.createDataFrame(pa.table({"x": [1]}))
+    asked = own_session(spark, {"spark.sql.shuffle.partitions": "7"})
+
+    def shuffles():
+        return type(spark).getActiveSession().conf.get("spark.sql.shuffle.partitions")
+
+    before = shuffles()
+    with yours_stays_active():
+        view_columns(asked, parse(PROGRAM))
+        assert shuffles() == "7"
+    assert shuffles() == before

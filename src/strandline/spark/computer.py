@@ -24,7 +24,7 @@ from strandline.pipeline.compute import Computed
 from strandline.spark.intakes import Intakes
 from strandline.spark.jobs import Jobs
 from strandline.spark.premises import Desks, Premises
-from strandline.spark.queries import own_session, view_columns
+from strandline.spark.queries import own_session, view_columns, yours_stays_active
 from strandline.spark.tables import Tables
 from strandline.spark.view_full import FullViews
 from strandline.spark.view_linear import LinearViews
@@ -71,12 +71,13 @@ class SparkComputer:
 
     def view_columns(self, program: Program) -> dict[str, pa.Schema]:
         """The columns of each view, as Spark types them."""
-        return view_columns(self._spark, program)
+        with yours_stays_active():
+            return view_columns(self._spark, program)
 
     def compute(self, work: Work) -> Computed:
         jobs = Jobs(self._spark, "")
         try:
-            with Premises(self._desks, work) as premises:
+            with yours_stays_active(), Premises(self._desks, work) as premises:
                 came = Intakes(premises, jobs, self._resolve).take()
                 deltas = Tables(premises, self._spark, jobs).deltas(came)
                 _views(premises, jobs, self._spark, deltas)

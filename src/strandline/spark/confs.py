@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 _SINGLE_TASK_SINCE = (4, 3)
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+ALONE = {
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Others on this machine reach loopback, too. Spark draws the secret itself, and keeps it.
+    "spark.authenticate": "true",
+}
+"""What a local session has and one of a cluster must not inherit."""
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *\d+)?\])?")
 
 
@@ -57,10 +64,7 @@ def at_start(master: str | None, *, terminal: bool, log_config: str) -> dict[str
         _JAVA_OPTIONS: f'"-Dlog4j2.configurationFile={log_config}"',
     }
     if master is not None and is_local(master):
-        settings["spark.driver.host"] = "localhost"
-        settings["spark.driver.bindAddress"] = "127.0.0.1"
-        # Others on this machine reach loopback, too. Spark draws the secret itself, and keeps it.
-        settings["spark.authenticate"] = "true"
+        settings |= ALONE
     return settings
 
 

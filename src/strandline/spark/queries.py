@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import NullType, StringType, StructField, StructType
 
@@ -21,8 +23,7 @@ from strandline.views.rewrite import query_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from strandline.views.program import Program
 
@@ -32,6 +33,7 @@ _SETTINGS = {
     # It computes what a condition guards before the condition, and so raises for rows that do not.
     "spark.sql.subexpressionElimination.enabled": "false",
 }
+_NOTHING = pa.table({"nothing": pa.array([], pa.int64())})
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -49,6 +51,21 @@ def own_session(spark: SparkSession, settings: Mapping[str, str] | None = None) 
     for name, value in {**(settings or {}), **_SETTINGS}.items():
         made.conf.set(name, value)
     return made
+
+
+@contextmanager
+def yours_stays_active() -> Iterator[None]:
+    """The session that was active in this thread is so again, whatever was asked of others.
+
+    A session becomes the active one by making a DataFrame of rows. It is the one that Spark looks
+    for sources in, and our calls for a session: a caller would be left with one of a program's.
+    """
+    before = SparkSession.getActiveSession()
+    try:
+        yield
+    finally:
+        if before is not None:
+            before.createDataFrame(_NOTHING)
 
 
 @contextmanager

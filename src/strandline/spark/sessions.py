@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from strandline.config import name_worker_python, prefer_python_of, spark_is_chosen
 from strandline.errors import NotInstalledError, UsageError
-from strandline.spark.confs import at_any_time, at_start, cores_of, is_local, merged
+from strandline.spark.confs import ALONE, at_any_time, at_start, cores_of, is_local, merged
 from strandline.spark.java import require_java
 from strandline.spark.runtime import pyspark_trouble, release
 
@@ -111,7 +111,22 @@ def _started(app: str, master: str | None, settings: Settings) -> SparkSession:
         ours = at_start(master, terminal=sys.stderr.isatty(), log_config=_LOG_CONFIG.as_uri())
     for name, value in merged(ours, settings).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    _forget(made, [name for name in ALONE if name in ours and name not in settings])
+    return made
+
+
+def _forget(spark: SparkSession, names: list[str]) -> None:
+    """Java keeps what it was started with for all its sessions: the next may be a cluster's.
+
+    It would look for a cluster on this machine alone, or be asked for a secret that it never got.
+    """
+    if not names:
+        return
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr] # noqa: SLF001
+    if system.getProperty("spark.authenticate.secret") is None:
+        for name in names:
+            system.clearProperty(name)
 
 
 def _joined(running: SparkSession, master: str | None, settings: Settings) -> SparkSession:
