@@ -221,8 +221,6 @@ def speculated(folder: Path, lake: Path, options: argparse.Namespace) -> Outcome
     cluster = Standalone(home, hosts=(LOOPBACK, ELSEWHERE))
     settings = {
         **EAGER,
-        # This cluster is told no secret, and the Java of local sessions remembers theirs.
-        "spark.authenticate": "false",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.executor.memory": "512m",
