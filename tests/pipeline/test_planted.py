@@ -35,11 +35,6 @@ def _ahead(self: ShardSource, upto: dict[str, int]) -> None:
     self._changes.move_hold(upto.get("t", 0) + 1)
 
 
-def _all_columns(self, work, name, updates):
-    known = updates.get(name)
-    return self._schema(work, name).updates().empty_table() if known is None else known
-
-
 BUGS = [
     Bug("history is held before a range of it is sealed", Upstream, "hold", lambda *_: None,
         test_upstream.test_a_transaction_sealed_before_a_crash_is_finished_although_upstream_would_forget),
@@ -65,7 +60,8 @@ BUGS = [
     Bug("new columns are there from a time on, not before", planner, "evolved",
         lambda program, _: test_evolve.evolved(program, {"t": {"note": "STRING"}}),
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
-    Bug("views see what is declared", computing.ArrowComputer, "_changes", _all_columns,
+    Bug("views see what is declared", computing.ArrowComputer, "_seen",
+        computing.ArrowComputer._now,
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
     Bug("rows of before fit a table that was widened", meaning, "fitted", lambda rows, _: rows,
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),

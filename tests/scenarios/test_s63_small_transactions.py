@@ -22,7 +22,9 @@ from strandline.testing.simulation import Simulation
 from strandline.testing.streams import Options
 from strandline.testing.world import OPTIONS, Host, World
 
-RECORDS, INTERVAL_MS, LATENCY_MS = 20, 50, 2
+RECORDS, INTERVAL_MS, LATENCY_MS = 20, 50, 1
+LIFE_MS = 20 * INTERVAL_MS
+"""Longer than it takes to join and to finish what was sealed: most lives commit something."""
 SETTINGS = PipelineSettings(
     rows_max=RECORDS, delay_ms=INTERVAL_MS, poll_ms=5, claim_lease_ms=100, checkpoint_every=20
 )
@@ -48,16 +50,16 @@ class Stream:
             shop.sent += 1
             key = self.chance.randrange(40)
             row = {"id": key, "amount": shop.sent % 9, "seq": shop.sent}
-            if self.chance.random() < 0.2:
-                row["_delete"] = True
-            shop.topic.send(str(key % 2), str(key).encode(), json.dumps(row).encode())
+            event = pipelines.change("d" if self.chance.random() < 0.2 else "u", row)
+            shop.topic.send(str(key % 2), str(key).encode(), json.dumps(event).encode())
         if not shop.fed:
             self.sim.after(INTERVAL_MS, self._feed)
 
     def rig(self, process: Host) -> Rig:
         def opened(what: Delivered) -> ScriptedSink:
             def step(_: str) -> None:
-                process.node.tasks.sleep(process.random.uniform(0, LATENCY_MS))
+                # Long enough for a kill to strike in the middle of a delivery.
+                process.node.tasks.sleep(process.random.uniform(0, 5 * LATENCY_MS))
 
             return ScriptedSink(self.stage.target, what, step)
 
@@ -108,7 +110,7 @@ def killed(seed: int, kills: int) -> tuple[Counter[str], int]:
         stream = Stream(sim)
         for _ in range(kills):
             stream.start()
-            sim.run(until_ms=sim.elapsed_ms() + stream.chance.uniform(0, 6 * INTERVAL_MS))
+            sim.run(until_ms=sim.elapsed_ms() + stream.chance.uniform(0, LIFE_MS))
             struck[stream.kill()] += 1
         stream.stage.shop.fed = True
         stream.start()

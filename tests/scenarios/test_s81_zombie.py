@@ -45,7 +45,8 @@ class Place:
         shop = self.stage.shop
         shop.sent += 1
         row = {"id": shop.sent % 5, "amount": shop.sent % 9, "seq": shop.sent}
-        shop.topic.send(str(row["id"] % 2), str(row["id"]).encode(), json.dumps(row).encode())
+        event = json.dumps(pipelines.change("u", row)).encode()
+        shop.topic.send(str(row["id"] % 2), str(row["id"]).encode(), event)
         shop.fed = shop.sent == ORDERS
         if not shop.fed:
             self.sim.after(60, self._send)

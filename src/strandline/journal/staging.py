@@ -45,7 +45,16 @@ def digest_of(payload: bytes) -> bytes:
 def stage(env: Env, pipeline: str, payload: bytes, *, rows: int = 0) -> StagedRef:
     """Put a payload where a record can refer to it; durable when it returns."""
     now_ms = env.patient(env.consensus.now_ms)
-    return _put(env, f"journal/{pipeline}/{now_ms}-{env.random.token()}{_PAYLOAD}", payload, rows)
+    return _put(env, payload_key(pipeline, now_ms, env.random.token()), payload, rows)
+
+
+def payload_key(pipeline: str, now_ms: int, token: str) -> str:
+    """Where a payload is staged; its name says when, so that it can be told when nobody wants it.
+
+    >>> staged_ms(payload_key("shop", 1000, "x"))
+    1000
+    """
+    return f"journal/{pipeline}/{now_ms}-{token}{_PAYLOAD}"
 
 
 def staged_ms(key: str) -> int | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from strandline.connectors.source import Split
 from strandline.errors import MaybeAppliedError, NotAppliedError, StoreError
 from strandline.journal.record import StagedRef
-from strandline.journal.staging import digest_of
+from strandline.journal.staging import digest_of, payload_key
 from strandline.pipeline.bringing import chunks_of, split_rows
 from strandline.pipeline.meaning import packed_rows
 from strandline.spark.jobs import Jobs
@@ -49,7 +49,9 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     """The table's columns."""
     key: tuple[str, ...]
     options: dict[str, str]
-    splits: tuple[Split, ...] = ()
+    splits: tuple[Split, ...]
+    at_ms: int
+    """By the store's clock, which tasks do not see: what they stage is taken for that old."""
 
     @property
     def columns(self) -> pa.Schema:
@@ -73,6 +75,7 @@ def staged_by(
         table.key,
         dict(bringing.options),
         bringing.splits,
+        store.env.patient(store.env.consensus.now_ms),
     )
     jobs = Jobs(spark, "")
     if bringing.frame is not None:
@@ -106,23 +109,25 @@ def stage_files(
 
 def _answer(table: Told, chunks: Iterable[pa.Table]) -> pa.RecordBatch:
     blob = _blob(table.url)
-    refs = tuple(_put(blob, table.pipeline, rows) for rows in chunks)
+    refs = tuple(_put(blob, table, rows) for rows in chunks)
     return pa.record_batch([pa.array([_encoder.encode(refs)], pa.binary())], ["answer"])
 
 
-def _put(blob: Blob, pipeline: str, rows: pa.Table) -> StagedRef:
+def _put(blob: Blob, table: Told, rows: pa.Table) -> StagedRef:
     """Under a new name each time: a put whose fate is unknown may have happened."""
     payload = packed_rows(rows)
     random, sleep = SystemRandom(), SystemTasks().sleep
     for attempt in range(_ATTEMPTS):
-        key = f"journal/{pipeline}/{random.token()}"
+        key = payload_key(table.pipeline, table.at_ms, random.token())
         try:
             blob.put(key, payload)
         except (NotAppliedError, MaybeAppliedError):
             sleep(_PATIENCE.delay(attempt, random.uniform))
         else:
             return StagedRef(key, digest_of(payload), rows.num_rows, len(payload))
-    raise NotAppliedError(f"rows of {pipeline} could not be staged: the store did not take them")
+    raise NotAppliedError(
+        f"rows of {table.pipeline} could not be staged: the store did not take them"
+    )
 
 
 @lru_cache(maxsize=4)

@@ -201,7 +201,7 @@ def replica_checkpoints_inside(planting: Planting) -> None:
         table[step.Phase.SEALED, relation, step.Mode.CHECKPOINT] = step.TakeCheckpoint
     planting.swap(step, "TABLE", table)
     planting.swap(checkpoint, "may_checkpoint", lambda _standing: True)
-    planting.swap(law, "_nothing_sealed", lambda _standing, _record: None)
+    planting.swap(law, "nothing_sealed", lambda _standing, _record: None)
 
 
 @mutant("what is sealed is computed under the program it was sealed under (S74)", _CASE, BANK)

@@ -195,10 +195,7 @@ class ArrowComputer:
             return {view.name: good, errors: bad}
         old = self._old(work, view.name)
         before = self._old(work, errors)
-        now = {
-            name: table.select(list(work.seen.get(name, table.column_names)))
-            for name, table in ((name, self._now(work, name, updates)) for name in view.reads)
-        }
+        now = {name: self._seen(work, name, updates) for name in view.reads}
         rows, failed = _whole(view, now, work.now_ms, old)
         return {view.name: difference(rows, old), errors: difference(failed, before)}
 
@@ -229,8 +226,12 @@ class ArrowComputer:
 
     def _changes(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
         known = updates.get(name)
-        found = self._schema(work, name).updates().empty_table() if known is None else known
-        return found.select([*work.seen[name], "_diff"]) if name in work.seen else found
+        return self._schema(work, name).updates().empty_table() if known is None else known
+
+    def _seen(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
+        """The same without columns that a table was given: programs do not see those."""
+        found = self._now(work, name, updates)
+        return found.select(list(work.seen.get(name, found.column_names)))
 
     def _now(self, work: Work, name: str, updates: Mapping[str, pa.Table]) -> pa.Table:
         """What a collection holds after this transaction, which nobody else can read yet."""
