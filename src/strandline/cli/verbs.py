@@ -154,7 +154,8 @@ def replay(
     """Compute committed transactions again, and compare each with what is on record."""
     from strandline.cli.running import replay_pipeline
 
-    replay_pipeline(store, name, (start, stop), Output(as_json=json), engine_of(context))
+    if not replay_pipeline(store, name, (start, stop), Output(as_json=json), engine_of(context)):
+        raise typer.Exit(FAILED)
 
 
 def reload(

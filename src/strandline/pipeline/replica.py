@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
     from strandline.pipeline.catalog import Collection
+    from strandline.pipeline.presence import Audit
     from strandline.pipeline.rig import Rig
 
 
@@ -72,6 +73,11 @@ class Replica:
     def noted(self) -> tuple[str, ...]:
         """Differences between unequal versions that were adopted, newest transaction only."""
         return self._finishing.noted
+
+    @property
+    def audit(self) -> Audit | None:
+        """It writes, and verifies nothing beside that."""
+        return None
 
     def want(self, what: n.Want) -> None:
         """Ask for a checkpoint or a promotion; it comes when it may."""
