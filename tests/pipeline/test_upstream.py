@@ -262,3 +262,33 @@ def test_rows_limit_a_range_by_what_the_metadata_says(store: Store) -> None:
     with pipeline(store, "down", MIRROR, rows_max=8) as down:
         down.run(until_idle=True)
         assert [each.rows for each in down.history()] == [4, 8, 8, 4]
+
+
+VIEW = "CREATE MATERIALIZED VIEW large AS SELECT id, amount FROM orders WHERE amount > {};"
+
+
+def test_a_view_that_was_replaced_upstream_is_not_taken_for_one_that_is_up_to_date(
+    store: Store,
+) -> None:
+    def promoted(limit: int) -> str:
+        with pipeline(store, "shop", SHOP + VIEW.format(limit)) as shop:
+            if store.shards():
+                shop.promote()
+            shop.run(until_idle=True)
+            return shop.view("large").name
+
+    old = promoted(10)
+    text = f"CREATE TABLE copy (id BIGINT, amount BIGINT) USING strandline OPTIONS (shard '{old}');"
+    with pipeline(store, "books", text) as books:
+        books.run(until_idle=True)
+        assert rows(books.table("copy"), "id") == rows(store.shard(old), "id")
+    new = promoted(20)
+    with (
+        pipeline(store, "books", text) as books,
+        pytest.raises(SourceGoneError, match=f"{old}.* pipeline shop means {new} by large since"),
+    ):
+        books.run(until_idle=True)
+    assert promoted(10) == old
+    with pipeline(store, "books", text) as books:
+        books.run(until_idle=True)
+        assert rows(books.table("copy"), "id") == rows(store.shard(old), "id")

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.errors import NotFoundError, SinceError, SourceGoneError, UsageError
+from strandline.journal.log import Journal
 from strandline.journal.timeline import timeline_name
 from strandline.model.frontier import TIME_MAX
 from strandline.model.ids import printable, valid_name
+from strandline.model.timeline import PIPELINE
 from strandline.parts.consolidate import as_updates, consolidate
 from strandline.reading.diagnose import diagnose
 from strandline.reading.gather import Failed, gather
@@ -48,6 +50,7 @@ class Upstream:
         self._shard = store.shard(shard)
         self._hold = hold
         self._note = note
+        self._journal: Journal | None = None
 
     def schema(self) -> pa.Schema:
         return self._shard.state().schema.arrow()
@@ -71,6 +74,23 @@ class Upstream:
         # What lies above is not committed yet.
         stops = [each.upper for each in state.batches if upper.settled(each.upper - 1)]
         return max(stops, default=0)
+
+    def given_up(self) -> str:
+        """The shard of a view is that view's until another program of its pipeline is promoted."""
+        timeline = self._shard.state().timeline or ""
+        if not timeline.startswith(PIPELINE):
+            return ""
+        if self._journal is None:
+            self._journal = Journal(self._store.env, timeline.removeprefix(PIPELINE))
+        standing = self._journal.refresh()
+        if not standing.epoch or any(
+            each.shard == self._shard.name for each in standing.bindings.values()
+        ):
+            return ""
+        name = self._shard.name.removeprefix(f"{standing.pipeline}.").partition(".")[0]
+        now = standing.bindings.get(name)
+        known = "has no such name" if now is None else f"means {now.shard} by {name}"
+        return f"pipeline {standing.pipeline} {known} since another program was promoted"
 
     def admit(self, start: int, stop: int, rows: int) -> int:
         return admitted(self._shard.state(), (start, stop), rows)
