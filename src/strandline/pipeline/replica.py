@@ -24,13 +24,14 @@ from strandline.journal import next as n
 from strandline.journal.checkpoint import Checkpoints, Facts
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
-from strandline.journal.record import Endpoint, Promote
+from strandline.journal.record import Endpoint, Promote, refs_of
 from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds
 from strandline.pipeline.collected import check_collection, open_collection
 from strandline.pipeline.finish import Finishing
+from strandline.pipeline.forgetful import unstage
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
@@ -121,13 +122,15 @@ class Replica:
             return
         versions = dict(rig.computer.versions)
         records: list[Record] = []
+        env = rig.store.env
         if rig.program.hash not in standing.programs:
-            env = rig.store.env
             records.append(program_record(env, standing.pipeline, rig.program.hash, rig.text))
         records += binds(list(rig.collections), standing.bindings)
         records += _endpoints(standing, rig)
         records.append(Promote(standing.epoch + 1, rig.program.hash, versions))
-        if not isinstance(self._journal.propose(standing, records), Lost):
+        if isinstance(self._journal.propose(standing, records), Lost):
+            unstage(env, [ref for each in records for ref in refs_of(each)])
+        else:
             # It joins its own epoch like everybody else: only then are all shards there for sure.
             self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
 
