@@ -26,6 +26,7 @@ from strandline.pipeline.evolve import evolved
 from strandline.pipeline.life import Life
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.presence import Presence
+from strandline.pipeline.promotion import check
 from strandline.pipeline.query import Library
 from strandline.pipeline.reload import Stager
 from strandline.pipeline.replay import replay
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from strandline.model.frontier import Frontier, Time
     from strandline.pipeline.engine import PipelineEngine
     from strandline.pipeline.means import Means
+    from strandline.pipeline.promotion import Promotion
     from strandline.pipeline.pushes import Pushed
     from strandline.pipeline.reload import Source as ReloadSource, Told
     from strandline.pipeline.replay import Replayed
@@ -181,6 +183,10 @@ class Pipeline:
     def promote(self) -> int:
         """Raise the epoch under this program: older replicas are fenced. Returns the epoch."""
         return self._life.promote(self._ready())
+
+    def check_promotion(self) -> Promotion:
+        """What `promote` would change; refuses what it would refuse. Nothing happens."""
+        return check(self._ready())
 
     # Feeding.
 
