@@ -16,7 +16,6 @@ from strandline.connectors.shard import ShardSource
 from strandline.errors import StrandlineError
 from strandline.pipeline import finish, meaning, planner, replica, upstream
 from strandline.pipeline.upstream import Upstream
-from strandline.testing import computing
 from strandline.testing.lab import Lab
 
 
@@ -33,11 +32,6 @@ class Bug:
 
 def _ahead(self: ShardSource, upto: dict[str, int]) -> None:
     self._changes.move_hold(upto.get("t", 0) + 1)
-
-
-def _all_columns(self, work, name, updates):
-    known = updates.get(name)
-    return self._schema(work, name).updates().empty_table() if known is None else known
 
 
 BUGS = [
@@ -64,8 +58,6 @@ BUGS = [
         lambda *_: False, test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
     Bug("new columns are there from a time on, not before", planner, "evolved",
         lambda program, _: test_evolve.evolved(program, {"t": {"note": "STRING"}}),
-        test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
-    Bug("views see what is declared", computing.ArrowComputer, "_changes", _all_columns,
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
     Bug("rows of before fit a table that was widened", meaning, "fitted", lambda rows, _: rows,
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
