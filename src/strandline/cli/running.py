@@ -173,7 +173,7 @@ def replay_pipeline(
         first = pipeline.status().verifiable_from if start is None else start
         last = pipeline.committed.time or 0 if stop is None else stop
         rows, noted, skipped, done = 0, list[str](), list[str](), 0
-        for each in pipeline.replay(first, last):
+        for each in pipeline.replay(first, last, skip=True):
             done, rows = done + (not each.skipped), rows + each.rows
             noted += [f"{each.t}: {one}" for one in each.noted]
             skipped += [f"{each.t}: {each.skipped}"] if each.skipped else []

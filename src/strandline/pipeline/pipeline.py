@@ -343,14 +343,17 @@ class Pipeline:
         self._standing()
         return history_of(self._journal, count)
 
-    def replay(self, start: Time | None = None, stop: Time | None = None) -> Iterator[Replayed]:
+    def replay(
+        self, start: Time | None = None, stop: Time | None = None, *, skip: bool = False
+    ) -> Iterator[Replayed]:
         """Compute committed transactions `[start, stop)` again, and compare each with the record;
-        by default all that can be. `ReplayDivergedError` names what differs."""
+        by default all that can be. `ReplayDivergedError` names what differs, `SourceGoneError` one
+        whose rows are gone; with `skip` it comes with the reason, and nothing of it is compared."""
         standing = self._standing()
         first = self.status().verifiable_from if start is None else start
         last = standing.next_t if stop is None else stop
         rig = self._ready()
-        return replay(rig, Planner(rig), first, last)
+        return replay(rig, Planner(rig), first, last, skip=skip)
 
     def close(self) -> None:
         """Stop the replica of this process, if there is one. Repeating it is harmless."""

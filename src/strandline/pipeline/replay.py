@@ -4,8 +4,8 @@ The same work as the first time: the inputs that were sealed, the program that t
 under, the shards as they were before. It writes nothing: no record, no append. A difference is
 `ReplayDivergedError`, which names the endpoint or collection, the transaction and both digests,
 if the versions are equal; between unequal versions it is reported. A transaction whose rows are
-gone by now (released, swept, forgotten by their source) is passed over, and that is reported, too:
-nothing is called equal that was not computed.
+gone by now (released, swept, forgotten by their source) is `SourceGoneError`, or passed over by who
+asks for that, and then it is reported: nothing is called equal that was not computed.
 """
 
 from __future__ import annotations
@@ -90,10 +90,12 @@ def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
             yield Recorded(before, before.sealed, record)
 
 
-def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Replayed]:
+def replay(
+    rig: Rig, planner: Planner, start: Time, stop: Time, *, skip: bool = False
+) -> Iterator[Replayed]:
     """Compute and compare one transaction after the other; stops at the first difference.
 
-    Each one of the stretch comes, those too that could not be computed: see `Replayed.skipped`.
+    With `skip` those that can't be computed any more come, too: see `Replayed.skipped`.
     """
     with ExitStack() as held:
         try:
@@ -102,7 +104,13 @@ def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Repl
                 reader = shard.reader(since=max(0, start - 1), purpose="replay")
                 held.callback(reader.close)
             for each in recorded(rig.journal, start, stop):
-                yield again(rig, planner, each)
+                found = again(rig, planner, each)
+                if found.skipped and not skip:
+                    raise SourceGoneError(
+                        f"pipeline {rig.journal.pipeline}: transaction {found.t} can't be computed "
+                        f"again: {found.skipped}"
+                    )
+                yield found
         except SinceError as error:
             raise SinceError(
                 f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
