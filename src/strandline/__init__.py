@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from strandline.model.frontier import Frontier as Frontier
     from strandline.pipeline.engine import PipelineEngine as PipelineEngine
     from strandline.pipeline.pipeline import Pipeline as Pipeline
+    from strandline.pipeline.promotion import Promotion as Promotion
     from strandline.pipeline.pushes import Pushed as Pushed
     from strandline.pipeline.replay import Replayed as Replayed
     from strandline.pipeline.report import (
@@ -142,6 +143,7 @@ _HOMES = {
     "PipelineStatus": "strandline.pipeline.report",
     "ProgramError": "strandline.errors",
     "Progress": "strandline.reading.events",
+    "Promotion": "strandline.pipeline.promotion",
     "Pushed": "strandline.pipeline.pushes",
     "Reader": "strandline.handles.shard",
     "Repeated": "strandline.shard.command",

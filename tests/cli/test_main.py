@@ -17,7 +17,7 @@ VERBS = [
     *("retain", "compact", "fsck", "doctor"),
     "pack",
     *("run", "status", "top", "query", "subscribe"),
-    *("replay", "reload", "checkpoint", "pause", "resume", "stop", "serve"),
+    *("replay", "reload", "promote", "checkpoint", "pause", "resume", "stop", "serve"),
 ]
 
 

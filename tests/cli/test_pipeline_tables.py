@@ -33,6 +33,7 @@ DOCUMENT = {
             "host": EVIL,
             "pid": 7,
             "seen_seconds_ago": 9.0,
+            "audit": {"verified": 1200, "differed": 0, "skipped": 3, "told": ["4 to 6: cut"]},
         }
     ],
     "transactions": [
@@ -51,7 +52,7 @@ def test_everything_about_a_pipeline_is_shown_and_harmless():
     for words in (
         *("stalled: SourceError", "up to 7, 75 s ago", "8, being computed", "none yet", "from 3"),
         *("0123456789ab, e2", "1,234", "9 parts, …", "r1 (read-only)", "silent", "h0-1"),
-        "damaged: checkpoint #9",
+        *("damaged: checkpoint #9", "verified 1,200, skipped 3 (4 to 6: cut)"),
     ):
         assert words in told
     assert "\x1b" not in told

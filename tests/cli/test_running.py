@@ -62,6 +62,22 @@ def test_replay_verifies_all_or_a_stretch(run_shop):
     assert run_shop.ask("replay", run_shop.lake, "--to", "99").code == 2
 
 
+def test_replay_names_what_it_could_not_compute_and_does_not_end_well(run_shop):
+    with open_store(run_shop.lake) as store:
+        pipeline = store.pipeline("shop", engine=arrow_engine)
+        with pipeline.transaction() as work:
+            work.insert("notes", [{"id": 1, "note": "hello"}])
+        for each in list(store.env.blob.list("journal/shop/")):
+            if each.key.endswith(".rows"):
+                store.env.blob.delete(each.key)
+    said = run_shop.ask("replay", run_shop.lake, "--json")
+    told = json.loads(said.out)
+    assert (said.code, told["equal"], told["transactions"]) == (1, False, 4)
+    assert "4: rows of transaction.notes are gone" in told["skipped"][0]
+    shown = run_shop.ask("replay", run_shop.lake)
+    assert "1 transaction not computed: 4: rows of" in shown.out
+
+
 def test_a_checkpoint_is_taken_where_nobody_runs(run_shop):
     told = run_shop.ask("checkpoint", run_shop.lake, "--json").json()
     assert told == {"pipeline": "shop", "checkpoint": 3}

@@ -75,6 +75,8 @@ def test_what_is_lost_is_named(found, needed, says):
     assert says in lost(found, "orders", needed)
     with pytest.raises(SourceGoneError, match=says):
         insist(found, "orders", needed)
+    with pytest.raises(SourceGoneError, match=f"{says}.*; begin anew"):
+        insist(found, "orders", needed, "begin anew")
 
 
 def test_what_is_there_is_not_lost():

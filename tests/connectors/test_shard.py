@@ -25,6 +25,7 @@ class Remembered:
 
     def __init__(self):
         self.updates, self.at, self.merged, self.held, self.id = [], 0, 0, None, 77
+        self.over = ""
 
     def put(self, *updates):
         """Settle one more time with these (k, v, diff)."""
@@ -48,6 +49,9 @@ class Remembered:
 
     def filled(self):
         return max((t for _, _, t, _ in self.updates), default=-1) + 1
+
+    def given_up(self):
+        return self.over
 
     def admit(self, start, stop, rows):
         return min(stop, start + rows)
@@ -233,3 +237,14 @@ def test_a_shard_needs_its_store():
         fetch(Split("shard", {"shard": "s"}, "t", 0, 1), str)
     found = open_source({"shard": "s"}, Ports(None, str, lambda name: Remembered()))
     assert found.latest() == {"t": 0, "shard": 77}
+
+
+def test_a_shard_that_nobody_writes_to_any_more_is_refused_once_all_of_it_was_taken():
+    shard = Remembered()
+    shard.put((1, "a", 1))
+    source = ShardSource({"shard": "numbers"}, shard)
+    shard.over = "its view is another one now"
+    taken = source.plan({}, Limits())
+    assert taken.parts["t"] == (0, 1)
+    with pytest.raises(SourceGoneError, match=r"'numbers' will not change .* another one now"):
+        source.plan(taken.after({}), Limits())

@@ -8,7 +8,16 @@ from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.fsck import fsck_journals
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
-from strandline.journal.staging import STAGED_MS, put_snapshot, snapshots, stage
+from strandline.journal.record import Program, Promote
+from strandline.journal.staging import (
+    INLINE_MAX,
+    STAGED_MS,
+    program_record,
+    program_text,
+    put_snapshot,
+    snapshots,
+    stage,
+)
 from strandline.model.ids import SeqNo
 from strandline.store.consensus import Versioned
 from strandline.testing.journals import founded, transacted, won
@@ -115,3 +124,26 @@ def test_one_damaged_journal_keeps_no_other_from_being_checked(lab: Lab, journal
     env.consensus.compare_and_set("journal/bad", Versioned(SeqNo(0), b"nonsense"))
     report = checked(lab)
     assert (report.journals, things(report, Severity.DAMAGE)) == (2, ["journal of bad"])
+
+
+def test_the_text_of_a_program_stays_after_its_record_was_cut(lab: Lab) -> None:
+    lab.machine("shop.orders")
+    journal = Journal(lab.env(), "shop")
+    standing = founded(journal)
+    old, new = (program_record(lab.env(), "shop", name, name * INLINE_MAX) for name in ("po", "pn"))
+    for record in (old, new):
+        promote = Promote(standing.epoch + 1, record.hash, dict(standing.versions))
+        standing = won(journal.propose(standing, [record, promote]))
+        standing = won(Checkpoints(journal).publish(standing))
+    Checkpoints(journal).cut()
+    left = [each.hash for _, each in journal.records() if isinstance(each, Program)]
+    assert left == ["pn"], "what comes after the first checkpoint may be computed again under po"
+    lab.clock.now += 2 * STAGED_MS
+    assert checked(lab, repair=True).findings == []
+    for record in (old, new):
+        assert program_text(lab.env(), "shop", record) == record.hash * INLINE_MAX
+    won(Checkpoints(journal).publish(standing))
+    Checkpoints(journal).cut()
+    assert "pn" not in [each.hash for _, each in journal.records() if isinstance(each, Program)]
+    assert checked(lab, repair=True).findings == []
+    assert program_text(lab.env(), "shop", new)

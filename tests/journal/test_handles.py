@@ -5,13 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strandline.errors import ConflictError, NotFoundError, UsageError
+from strandline.errors import ConflictError, NotAppliedError, NotFoundError, UsageError
 from strandline.journal import record as r
 from strandline.journal.checkpoint import Checkpoints
+from strandline.journal.fsck import fsck_journals
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
 from strandline.journal.staging import STAGED_MS, stage, staged_ms
 from strandline.journal.standing import Standing
+from strandline.model.ids import SeqNo
+from strandline.store.consensus import CasResult, Versioned
 from strandline.testing.faults import (
     FailNth,
     Fault,
@@ -22,6 +25,7 @@ from strandline.testing.faults import (
 )
 from strandline.testing.journals import finishing, founded, sealing, won, written
 from strandline.testing.lab import Lab
+from strandline.upkeep.findings import Report
 
 FAULTS = [FaultKind.LOST_REPLY, FaultKind.LOST_REQUEST, FaultKind.LATE, FaultKind.NOT_APPLIED]
 
@@ -229,6 +233,39 @@ def test_what_was_staged_long_ago_is_staged_anew_before_it_is_on_record(lab: Lab
 
     chunk = Paused(lab.env(), "shop").insert(name, 0, "orders", b"a", 1)
     assert staged_ms(chunk.ref.key) == lab.clock.now
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_what_grows_old_between_attempts_is_staged_anew(lab: Lab, calls: int) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh())
+    env = lab.env()
+    inner, left = env.consensus.compare_and_set, [calls]
+
+    class Paused(Handles):
+        """Its process stands still for a day just before it appends."""
+
+        def _append(self, slot: int, seqno: SeqNo, record: object) -> bool:
+            if left[0] == 1:
+                stand_still()
+            return super()._append(slot, seqno, record)
+
+    def stand_still() -> None:
+        left[0] -= 1
+        lab.clock.now += STAGED_MS + 1
+        fsck_journals(lab.env(), Report(), repair=True)
+
+    def refused_once(key: str, new: Versioned) -> CasResult:
+        if left[0] > 1:
+            left[0] -= 1
+            stand_still()
+            raise NotAppliedError("the store was away")
+        return inner(key, new)
+
+    env.consensus.compare_and_set = refused_once
+    chunk = Paused(env, "shop").insert(name, 0, "orders", b"a", 1)
+    assert lab.blob.get(chunk.ref.key) is not None
+    assert handles.look(name).chunks == (chunk,)
 
 
 def test_what_others_staged_long_ago_is_not_put_on_record(lab: Lab) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.pipeline.shop import TEXT, rig_of, run
+from tests.pipeline.shop import TEXT, rig_of, run, topic_of, topic_rig
 
 from strandline.errors import ReplayDivergedError, UsageError
 from strandline.handles.store import Store
@@ -58,8 +58,8 @@ def test_it_verifies_everything_from_where_it_joins(store: Store) -> None:
     entry = replica.standing.entry
     while not auditor.step():
         pass
-    assert auditor.verified == 8
-    assert auditor.noted == ()
+    assert auditor.audit.verified == 8
+    assert auditor.audit.told == ()
     assert rig_of(store).journal.refresh().entry == entry
     auditor.close()
     replica.close()
@@ -75,7 +75,7 @@ def test_a_different_answer_stops_it_by_name(store: Store) -> None:
     assert auditor.step() == 0
     with pytest.raises(ReplayDivergedError, match=r"(?s)3.*large"):
         auditor.step()
-    assert auditor.verified == 1
+    assert auditor.audit.verified == 1
     auditor.close()
     replica.close()
 
@@ -89,7 +89,7 @@ def test_between_unequal_versions_it_is_noted_and_goes_on(store: Store) -> None:
     while replica.standing.next_t < 4:
         replica.step()
     auditor.step()
-    assert "large" in auditor.noted[0]
+    assert "large" in auditor.audit.told[0]
     auditor.close()
     replica.close()
 
@@ -108,7 +108,8 @@ def test_what_was_cut_before_it_looked_is_skipped_and_noted(store: Store) -> Non
             replica.step()
     run(replica)
     assert auditor.step() == 0
-    assert "cut" in auditor.noted[0]
+    assert auditor.audit.told == ("2 to 9: the journal was cut before they were looked at",)
+    assert (auditor.audit.verified, auditor.audit.skipped) == (0, 8)
     assert auditor.step() > 0
     auditor.close()
     replica.close()
@@ -123,8 +124,84 @@ def test_another_program_reads_what_was_read_and_is_not_promoted_here(store: Sto
     run(replica)
     while not other.step():
         pass
-    assert (other.verified, other.noted) == (8, ())
+    assert (other.audit.verified, other.audit.told) == (8, ())
     replica.close()
     with pytest.raises(UsageError, match="read-only"):
         other.want(Want.PROMOTE)
     other.close()
+
+
+def _looked(auditor: Auditor) -> tuple[int, int]:
+    """What it verified and skipped once it has looked at everything."""
+    while not auditor.step():
+        pass
+    return auditor.audit.verified, auditor.audit.skipped
+
+
+def test_a_lost_lease_loses_nothing_while_its_history_is_there(store: Store) -> None:
+    replica, auditor = Replica(rig_of(store)), Auditor(rig_of(store))
+    while replica.standing.next_t < 2:
+        replica.step()
+    auditor.step()
+    run(replica)
+    auditor.renew()
+    assert _looked(auditor) == (8, 0)
+    auditor.close()
+    replica.close()
+
+
+def test_what_was_merged_after_a_lost_lease_is_skipped_by_name(store: Store) -> None:
+    replica, auditor = Replica(rig_of(store, retain=1)), Auditor(rig_of(store))
+    while replica.standing.next_t < 2:
+        replica.step()
+    auditor.step()
+    run(replica)
+    auditor.renew()
+    replica.want(Want.CHECKPOINT)
+    while replica.wants():
+        replica.step()
+    for name in store.shards():
+        store.shard(name).compact(full=True)
+    assert _looked(auditor) == (0, 8)
+    assert auditor.audit.told[0].startswith("2 to 9: their history was merged: shard shop.")
+    auditor.close()
+    replica.close()
+
+
+def _checkpointed(replica: Replica) -> None:
+    run(replica)
+    replica.want(Want.CHECKPOINT)
+    while replica.wants():
+        replica.step()
+
+
+@pytest.mark.parametrize("how", ["released", "released and cut"])
+def test_rows_that_were_released_while_it_computes_are_skipped_by_name(how: str) -> None:
+    lab, topic = Lab(), topic_of({"id": 0, "n": 0})
+    with new_store(lab) as store:
+        replica = Replica(topic_rig(store, topic, staged=True, retain=1))
+        run(replica)
+        rig = topic_rig(store, topic, staged=True)
+
+        class Slow(ArrowComputer):
+            """While it computes for the first time, others go on."""
+
+            def compute(self, work: Work) -> Computed:
+                if work.time == 1 and how == "released":
+                    for ref in work.intakes[0].staged:
+                        store.env.blob.delete(ref.key)
+                for number in range(4 if work.time == 1 and how != "released" else 0):
+                    topic.send("0", None, b'{"id": 1, "n": %d}' % number)
+                    _checkpointed(replica)
+                return super().compute(work)
+
+        auditor = Auditor(replace(rig, computer=Slow(store, fetch=topic.fetch)))
+        auditor.step()
+        topic.send("0", None, b'{"id": 2, "n": 2}')
+        run(replica)
+        verified, skipped = _looked(auditor)
+        assert (verified + skipped, skipped >= 1) == (replica.standing.next_t - 1, True)
+        assert auditor.audit.told[0].startswith("1: rows of t are gone: staged object journal/")
+        auditor.close()
+        replica.close()
+    lab.close()

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import strandline
 from strandline.journal.handles import Closed, Frozen, Handle
-from strandline.pipeline.documents import open_document, status_document, summary_document
+from strandline.pipeline.documents import (
+    audit_document,
+    open_document,
+    status_document,
+    summary_document,
+)
+from strandline.pipeline.presence import Audit
 from strandline.testing.engines import arrow_engine
 
 TEXT = "CREATE TABLE t (k BIGINT, PRIMARY KEY (k)) USING http;"
@@ -27,8 +33,10 @@ def test_the_names_stay():
     assert list(status["sources"][0]) == ["source", "state", "position", "behind"]
     assert list(status["replicas"][0]) == [
         *("replica", "state", "cause", "read_only", "committed", "transactions", "host", "pid"),
-        *("started", "seen_seconds_ago"),
+        *("started", "seen_seconds_ago", "audit"),
     ]
+    assert status["replicas"][0]["audit"] is None, "it writes"
+    assert list(audit_document(Audit())) == ["verified", "differed", "skipped", "told"]
     assert list(status["transactions"][0]) == [
         *("transaction", "state", "time", "opened", "touched", "chunks", "rows"),
     ]

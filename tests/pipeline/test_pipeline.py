@@ -305,7 +305,7 @@ def test_a_read_only_replica_verifies_and_writes_nothing(store: Store) -> None:
         _until(lambda: [r.state for r in writes.status().replicas] == ["running"])
         writes.run(until_idle=True)
         auditor = reads._life._replica
-        _until(lambda: auditor.verified == 4)
+        _until(lambda: auditor.audit.verified == 4)
         entry = writes._journal.refresh().entry
         reads.stop()
         assert writes._journal.refresh().entry == entry

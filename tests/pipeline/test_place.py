@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.pipeline.shop import rig_of, run
+from tests.pipeline.shop import TEXT, rig_of, run
 
+from strandline.journal.next import Want
 from strandline.pipeline.place import Target, lineage_of, placed
 from strandline.pipeline.replica import Replica
 from strandline.testing.lab import Lab, new_store
@@ -19,6 +20,25 @@ def test_another_shard_or_another_target_is_another_lineage() -> None:
     base = lineage_of("s1", FILES)
     assert lineage_of("s1", dict(reversed(FILES.items()))) == base
     assert len({base, lineage_of("s2", FILES), lineage_of("s1", {**FILES, "path": "/y"})}) == 3
+
+
+def test_a_view_that_is_rolled_back_is_another_lineage_of_the_same_shard() -> None:
+    lab = Lab()
+    found = []
+    with new_store(lab) as store:
+        for text in (TEXT, TEXT.replace("* 2", "* 3"), TEXT):
+            rig = rig_of(store, text)
+            replica = Replica(rig)
+            if found:
+                replica.want(Want.PROMOTE)
+            run(replica)
+            found.append([placed(store, replica.standing, target(n)) for n in ("large", "orders")])
+            replica.close()
+    lab.close()
+    views, tables = zip(*found, strict=True)
+    assert views[0].shard.name == views[2].shard.name != views[1].shard.name
+    assert len({each.lineage for each in views}) == 3
+    assert len({each.lineage for each in tables}) == 1, "it was never given up"
 
 
 def test_before_a_program_is_promoted_there_is_no_place() -> None:

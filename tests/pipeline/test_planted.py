@@ -9,14 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.pipeline import test_evolve, test_forgetful, test_on_error, test_planner, test_upstream
+from tests.journal import test_log
+from tests.pipeline import (
+    test_auditor,
+    test_evolve,
+    test_forgetful,
+    test_on_error,
+    test_place,
+    test_planner,
+    test_upstream,
+)
 
 import strandline
 from strandline.connectors.shard import ShardSource
 from strandline.errors import StrandlineError
-from strandline.pipeline import finish, meaning, planner, replica, upstream
+from strandline.journal.log import Journal
+from strandline.pipeline import finish, meaning, place, planner, replica, upstream
+from strandline.pipeline.auditor import Auditor
 from strandline.pipeline.upstream import Upstream
-from strandline.testing import computing
 from strandline.testing.lab import Lab
 
 
@@ -33,6 +43,11 @@ class Bug:
 
 def _ahead(self: ShardSource, upto: dict[str, int]) -> None:
     self._changes.move_hold(upto.get("t", 0) + 1)
+
+
+def _from_now_on(self: Auditor) -> None:
+    self.close()
+    self._at = None
 
 
 BUGS = [
@@ -65,6 +80,15 @@ BUGS = [
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
     Bug("rows of before fit a table that was widened", meaning, "fitted", lambda rows, _: rows,
         test_evolve.test_a_column_that_appears_evolves_the_table_at_one_time),
+    Bug("a view that was replaced upstream is not up to date", Upstream, "given_up", lambda _: "",
+        test_upstream.test_a_view_that_was_replaced_upstream_is_not_taken_for_one_that_is_up_to_date),
+    Bug("a view that is rolled back is another lineage", place, "lineage_of",
+        lambda history, _: history.partition("@")[0],
+        test_place.test_a_view_that_is_rolled_back_is_another_lineage_of_the_same_shard),
+    Bug("nothing that may be swept gets on record", Journal, "_may_be_swept", lambda *_: False,
+        test_log.test_what_was_staged_long_ago_is_not_put_on_record),
+    Bug("who lost a lease says what it skips", Auditor, "renew", _from_now_on,
+        test_auditor.test_a_lost_lease_loses_nothing_while_its_history_is_there),
 ]  # fmt: skip
 
 

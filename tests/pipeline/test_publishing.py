@@ -10,6 +10,8 @@ import pytest
 from tests.pipeline.shop import TEXT, rig_of, rows
 
 from strandline.connectors.files_sink import read_published
+from strandline.connectors.sink import NOTHING_YET
+from strandline.journal.next import Want
 from strandline.pipeline.publish import SinkState
 from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
@@ -62,3 +64,29 @@ def test_a_program_with_sinks_publishes_each_transaction_once(lab: Lab, tmp_path
             assert times == sorted(set(times))
             for at in range(10):
                 assert content(tmp_path / name, at) == rows(store, name, at)
+
+
+def test_a_view_that_is_rolled_back_is_published_as_what_it_is(lab: Lab, tmp_path: Path) -> None:
+    first, second = program(tmp_path), program(tmp_path).replace("> 10;", "> 30;")
+    assert first != second
+    last, lineages = None, []
+    with new_store(lab) as store:
+        for number, text in enumerate((first, second, first)):
+            rig = rig_of(store, text.replace("rows '100'", f"rows '{20 + 20 * number}'"))
+            replica = Replica(rig)
+            if number:
+                replica.want(Want.PROMOTE)
+            Runner(replica, store.env, rig.settings, Publishing(rig)).run(until_idle=True)
+            at = replica.standing.next_t - 1
+            shard = store.shard(replica.standing.bindings["large"].shard)
+            held = sorted(shard.snapshot(as_of=at).to_arrow().to_pylist(), key=str)
+            assert content(tmp_path / "large", at) == held
+            more = list(
+                read_published(tmp_path / "large", after=NOTHING_YET if last is None else last)
+            )
+            assert more == list(read_published(tmp_path / "large")), "another one, from its start"
+            last = more[-1]
+            lineages.append(last.lineage)
+            assert list(read_published(tmp_path / "large", after=last)) == []
+            replica.close()
+    assert len(set(lineages)) == 3

@@ -7,11 +7,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.shop import rig_of, run
+from tests.pipeline.shop import rig_of, run, topic_of, topic_rig
 
 from strandline.connectors.registry import fetch
 from strandline.connectors.source import Split
-from strandline.errors import BoundsError, ReplayDivergedError, SinceError
+from strandline.errors import (
+    BoundsError,
+    CorruptionError,
+    ReplayDivergedError,
+    SinceError,
+    SourceGoneError,
+)
 from strandline.handles.store import Store
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import Replayed, recorded, replay
@@ -78,6 +84,33 @@ def test_the_record_of_a_transaction_has_all_its_parts(store: Store) -> None:
     assert (each.sealed.t, each.commit.t) == (4, 4)
     assert each.sealed.inputs[0].taken == {"0": (40, 50)}
     assert set(each.commit.inputs) == {"orders"}
+
+
+def test_a_transaction_whose_rows_are_gone_is_named_and_not_called_equal() -> None:
+    lab, topic = Lab(), topic_of(*({"id": each, "n": each} for each in range(6)))
+    with new_store(lab) as store:
+        rig = topic_rig(store, topic, staged=True)
+        replica = Replica(rig)
+        run(replica)
+        replica.close()
+        each = next(recorded(rig.journal, 1, 2))
+        store.env.blob.delete(each.sealed.inputs[0].staged[0].key)
+        with pytest.raises(SourceGoneError, match="transaction 1 can't be computed again: rows of"):
+            _replayed(rig, 0, 3)
+        found = list(replay(rig, Planner(rig), 0, 3, skip=True))
+        assert [(one.t, one.rows, bool(one.skipped)) for one in found] == [
+            (0, 2, False),
+            (1, 0, True),
+            (2, 2, False),
+        ]
+        assert "rows of t are gone" in found[1].skipped
+        assert "missing" in found[1].skipped
+        put = next(recorded(rig.journal, 2, 3)).sealed.inputs[0].staged[0].key
+        store.env.blob.delete(put)
+        store.env.blob.put(put, b"something else")
+        with pytest.raises(CorruptionError, match="damaged"):
+            _replayed(rig, 2, 3)
+    lab.close()
 
 
 def test_what_can_t_be_computed_again_leaves_no_reader(store: Store) -> None:

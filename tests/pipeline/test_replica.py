@@ -190,8 +190,8 @@ def test_other_versions_may_look_on(lab: Lab) -> None:
         run(first)
         while auditor.step() == 0:
             pass
-        assert auditor.verified == 10
-        assert auditor.noted == ()
+        assert auditor.audit.verified == 10
+        assert auditor.audit.told == ()
         first.close()
         auditor.close()
 

@@ -15,7 +15,7 @@ from strandline.handles.store import Store
 from strandline.pipeline.pipeline import Pipeline
 from strandline.pipeline.settings import PipelineSettings
 from strandline.pipeline.states import State
-from strandline.pipeline.upstream import Upstream, admitted, hold_name
+from strandline.pipeline.upstream import Upstream, admitted, hold_name, upstreams
 from strandline.shard.state import Retention
 from strandline.testing.conformance_source import Stand, check_source
 from strandline.testing.engines import arrow_engine
@@ -176,8 +176,9 @@ def test_what_is_held_late_is_let_go_at_the_next_checkpoint(store: Store) -> Non
     numbers = store.shard("numbers")
     with pipeline(store, "down", HTTP) as down:
         down.run(until_idle=True)
-        for name in ("source.down.mirror", "source.down.old", "source.down.x.mirror", "mine"):
-            numbers.hold(name, 0)
+        for reads, name in (("down", "mirror"), ("down", "old"), ("down.x", "mirror")):
+            upstreams(store, reads)(name)("numbers").hold(0)
+        numbers.hold("mine", 0)
         down.checkpoint()
     assert set(numbers.state().holds) == {"source.down.x.mirror", "mine"}
 
@@ -262,3 +263,56 @@ def test_rows_limit_a_range_by_what_the_metadata_says(store: Store) -> None:
     with pipeline(store, "down", MIRROR, rows_max=8) as down:
         down.run(until_idle=True)
         assert [each.rows for each in down.history()] == [4, 8, 8, 4]
+
+
+VIEW = "CREATE MATERIALIZED VIEW large AS SELECT id, amount FROM orders WHERE amount > {};"
+
+
+def test_a_view_that_was_replaced_upstream_is_not_taken_for_one_that_is_up_to_date(
+    store: Store,
+) -> None:
+    def promoted(limit: int) -> str:
+        with pipeline(store, "shop", SHOP + VIEW.format(limit)) as shop:
+            if store.shards():
+                shop.promote()
+            shop.run(until_idle=True)
+            return shop.view("large").name
+
+    old = promoted(10)
+    text = f"CREATE TABLE copy (id BIGINT, amount BIGINT) USING strandline OPTIONS (shard '{old}');"
+    with pipeline(store, "books", text) as books:
+        books.run(until_idle=True)
+        assert rows(books.table("copy"), "id") == rows(store.shard(old), "id")
+    new = promoted(20)
+    with (
+        pipeline(store, "books", text) as books,
+        pytest.raises(SourceGoneError, match=f"{old}.* pipeline shop means {new} by large since"),
+    ):
+        books.run(until_idle=True)
+    assert promoted(10) == old
+    with pipeline(store, "books", text) as books:
+        books.run(until_idle=True)
+        assert rows(books.table("copy"), "id") == rows(store.shard(old), "id")
+
+
+def test_shards_of_others_are_not_looked_at_to_find_what_is_held(store: Store) -> None:
+    put(store, (1, 1, 1))
+    for number in range(3):
+        store.shard(f"others.t{number}", FEW, ["k"])
+    seen: list[str] = []
+
+    class Watched(type(store.env.consensus)):  # type: ignore[misc]
+        def head(self, key: str) -> object:
+            seen.append(key)
+            return super().head(key)
+
+        def scan(self, key: str, *rest: object) -> object:
+            seen.append(key)
+            return super().scan(key, *rest)
+
+    store.env.consensus.__class__ = Watched
+    with pipeline(store, "down", MIRROR) as down:
+        down.run(until_idle=True)
+        down.checkpoint()
+    assert "shard/numbers" in seen
+    assert not [key for key in seen if key.startswith("shard/others.")]

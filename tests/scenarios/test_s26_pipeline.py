@@ -65,7 +65,7 @@ def _replaced(lab: Lab, ahead: int, seed: int) -> None:
         for _ in range(chance.randrange(3)):
             running.step()
         reached = running.standing.next_t
-        assert 0 < looking.verified < reached
+        assert 0 < looking.audit.verified < reached
         looking.close()
         taking = Replica(_newer(new, text))
         taking.want(Want.PROMOTE)

@@ -45,8 +45,8 @@ def test_s36_who_reads_only_writes_no_record_and_no_row(lab: Lab, text: str) -> 
             while looking.step() == 0:
                 pass
             assert before == _written(lab, old)
-        assert looking.verified == running.standing.next_t == 10
-        assert looking.noted == ()
+        assert looking.audit.verified == running.standing.next_t == 10
+        assert looking.audit.told == ()
         running.close()
         looking.close()
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tests.pipeline.shop import TEXT, rig_of, rows, run
 
+from strandline.connectors.files_sink import read_published
 from strandline.connectors.registry import fetch
 from strandline.connectors.source import Split
 from strandline.errors import ReplayDivergedError, UsageError
@@ -20,6 +22,7 @@ from strandline.model.digest import Digest
 from strandline.pipeline.compute import Computed, Work
 from strandline.pipeline.meaning import input_digest
 from strandline.pipeline.planner import Planner
+from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replay import recorded, replay
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig
@@ -194,6 +197,23 @@ def test_s70_a_transaction_without_a_change_touches_no_shard(lab: Lab) -> None:
             assert snapshot.to_arrow().num_rows == 0
         assert [each.t for each in commits] == list(range(10))
         replica.close()
+
+
+def test_s70_a_transaction_without_output_opens_no_output_and_takes_no_slot(
+    lab: Lab, tmp_path: Path
+) -> None:
+    text = TEXT.replace("WHERE amount > 10", "WHERE id = 3")
+    text += f"CREATE SINK out FROM large USING files OPTIONS (path '{tmp_path}');"
+    with new_store(lab) as store:
+        rig = rig_of(store, text)
+        Runner(Replica(rig), store.env, rig.settings, Publishing(rig)).run(until_idle=True)
+        commits = [record for _, record in rig.journal.records() if isinstance(record, Commit)]
+        changed = [each.t for each in commits if "large" in each.deltas]
+        assert 0 < len(changed) < len(commits), "some change it, and some do not"
+        assert [each.t for each in read_published(tmp_path)] == changed
+        (home,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+        opened = sorted(int(each.name.partition("-")[0]) for each in home.glob("0*-*"))
+        assert opened == changed, "nothing was opened for the others, not even to be given up"
 
 
 def test_s72_any_host_finishes_what_is_sealed_with_equal_numbers_and_digests(lab: Lab) -> None:

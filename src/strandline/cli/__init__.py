@@ -16,6 +16,7 @@ output           shell  documents as tables for people, or as JSON for programs
 packing          shell  the verb that packs this package for executors of a cluster
 pipeline_tables  pure   documents of pipelines as tables
 pipelines        shell  the verbs that look at pipelines: status, top, history, query, subscribe
+promoting        shell  the verb that replaces the program of a pipeline
 reloading        shell  the verb that replaces what a table holds
 render           pure   the pieces that tables are made of, and how numbers read
 reports          pure   what came of work on a store, as tables

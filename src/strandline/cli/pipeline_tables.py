@@ -190,10 +190,21 @@ def _replicas(document: Mapping[str, object]) -> list[tuple[str | Text, ...]]:
             str(each["committed"]),
             f"{span(each['seen_seconds_ago'])} ago",
             f"{each['host']} {each['pid']}",
-            str(each["cause"] or ""),
+            "; ".join(filter(None, (str(each["cause"] or ""), audit_text(each["audit"])))),
         )
         for each in _listed(document, "replicas")
     ]
+
+
+def audit_text(audit: object) -> str:
+    """What a read-only replica verified, and what not; nothing for one that writes."""
+    if not isinstance(audit, dict):
+        return ""
+    said = f"verified {number(audit['verified'])}"
+    for word in ("differed", "skipped"):
+        said += f", {word} {number(audit[word])}" if audit[word] else ""
+    told = _texts(audit["told"])
+    return f"{said} ({'; '.join(told)})" if told else said
 
 
 def _transactions(document: Mapping[str, object]) -> list[tuple[str | Text, ...]]:

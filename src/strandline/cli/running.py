@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from strandline.cli.opening import opened
-from strandline.cli.pipeline_tables import state_text, summary_table
+from strandline.cli.pipeline_tables import audit_text, state_text, summary_table
 from strandline.cli.pipelines import pipeline_of
 from strandline.cli.render import counted, shown
 from strandline.errors import StalledError
-from strandline.pipeline.documents import status_document
+from strandline.pipeline.documents import audit_document, status_document
 from strandline.pipeline.settings import PipelineSettings
 from strandline.pipeline.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
     from strandline.cli.facts import Document
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _LOOK_MS = 250
 _TELL_MS = 1_000
+_SOME = 5
+_EQUAL = "every digest is the one on record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +118,15 @@ def _tell(name: str, kind: str, status: Status, out: Output) -> None:
         "committed": status.committed.time,
         "transactions": status.transactions,
         "cause": status.cause or None,
+        "audit": None if status.audit is None else audit_document(status.audit),
     }
     last = status.committed.last()
     said = f"{name}: committed {'nothing yet' if last is None else f'up to {last}'}, "
     line = shown(said) + state_text(status.state)
     if status.cause:
         line += shown(f": {status.cause}")
+    if status.audit is not None:
+        line += shown(f"; {audit_text(audit_document(status.audit))}")
     out.event(document, line)
 
 
@@ -158,16 +163,20 @@ def replay_pipeline(
     between: tuple[int | None, int | None],
     out: Output,
     engine: NewEngine | None,
-) -> None:
-    """Compute transactions again; the first one that differs ends it with an error."""
+) -> bool:
+    """Compute transactions again; the first one that differs ends it with an error.
+
+    Returns whether all of them could be computed.
+    """
     with pipeline_of(url, name, engine) as pipeline, out.progress("replay") as step:
         start, stop = between
         first = pipeline.status().verifiable_from if start is None else start
         last = pipeline.committed.time or 0 if stop is None else stop
-        rows, noted, done = 0, list[str](), 0
-        for each in pipeline.replay(first, last):
-            done, rows = done + 1, rows + each.rows
+        rows, noted, skipped, done = 0, list[str](), list[str](), 0
+        for each in pipeline.replay(first, last, skip=True):
+            done, rows = done + (not each.skipped), rows + each.rows
             noted += [f"{each.t}: {one}" for one in each.noted]
+            skipped += [f"{each.t}: {each.skipped}"] if each.skipped else []
             step(done, last - first, f"transaction {each.t}")
     document: Document = {
         "pipeline": pipeline.name,
@@ -175,15 +184,21 @@ def replay_pipeline(
         "to": last,
         "transactions": done,
         "rows": rows,
-        "equal": not noted,
+        "equal": not noted and not skipped,
         "differences": noted,
+        "skipped": skipped,
     }
-    if not noted:
-        said = f"{counted(done, 'transaction')} computed again from {counted(rows, 'row')}: "
-        out.answer(document, shown(f"{said}every digest is the one on record", "green"))
-        return
-    lines = "; ".join(noted[:5])
-    out.answer(document, shown(f"other versions computed something else: {lines}", "yellow"))
+    said = f"{counted(done, 'transaction')} computed again from {counted(rows, 'row')}: "
+    said += f"other versions computed something else: {_some(noted)}" if noted else _EQUAL
+    if skipped:
+        said += f". {counted(len(skipped), 'transaction')} not computed: {_some(skipped)}"
+    out.answer(document, shown(said, "yellow" if noted or skipped else "green"))
+    return not skipped
+
+
+def _some(lines: Sequence[str]) -> str:
+    left = len(lines) - _SOME
+    return "; ".join(lines[:_SOME]) + (f"; and {left} more" if left > 0 else "")
 
 
 def take_checkpoint(

@@ -154,7 +154,8 @@ def replay(
     """Compute committed transactions again, and compare each with what is on record."""
     from strandline.cli.running import replay_pipeline
 
-    replay_pipeline(store, name, (start, stop), Output(as_json=json), engine_of(context))
+    if not replay_pipeline(store, name, (start, stop), Output(as_json=json), engine_of(context)):
+        raise typer.Exit(FAILED)
 
 
 def reload(
@@ -176,6 +177,25 @@ def reload(
 
     said, how = (table, word, path), (form, timeout * 1_000)
     reload_table(store, name, said, how, Output(as_json=json), engine_of(context))
+
+
+def promote(
+    context: typer.Context,
+    store: Store,
+    name: Annotated[str, typer.Argument(help="The pipeline.", metavar="PIPELINE")],
+    file: Annotated[
+        Path, typer.Argument(help="The program that it shall run.", metavar="FILE.sql")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what would change, or why it can't be.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Let a pipeline run another program, or other versions: replicas before it are fenced."""
+    from strandline.cli.promoting import promote_program
+
+    out, engine = Output(as_json=json), engine_of(context)
+    promote_program(store, name, file, out, engine, check=check)
 
 
 def checkpoint(
@@ -349,6 +369,7 @@ def add_verbs(app: typer.Typer) -> None:
         subscribe,
         replay,
         reload,
+        promote,
         checkpoint,
         pause,
         resume,

@@ -91,6 +91,8 @@ class Published:
     files: tuple[Path, ...]
     kind: str
     columns: pa.Schema
+    lineage: str
+    """The history that it belongs to: changes of two of them do not add up."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Its changes: the columns and `_diff`."""
@@ -214,25 +216,29 @@ def open_sink(options: Mapping[str, str], what: Delivered, ports: SinkPorts) -> 
 
 
 def read_published(
-    folder: str | Path, *, after: int = NOTHING_YET, lineage: str | None = None
+    folder: str | Path, *, after: int | Published = NOTHING_YET, lineage: str | None = None
 ) -> Iterator[Published]:
-    """The transactions that a `files` sink has published after a time, in order.
+    """The transactions that a `files` sink has published after another one, in order.
 
-        for transaction in read_published("/data/large", after=41):
-            print(transaction.t, transaction.to_arrow())
+        for last in read_published("/data/large", after=last):
+            print(last.t, last.lineage, last.to_arrow())
 
-    Only whole transactions are seen, each once. A sink that began anew (its view has changed, or
-    its store was cleared) has more than one lineage; the newest is read if none is named.
+    Only whole transactions are seen, each once. A sink that began anew (its view has changed or was
+    rolled back, its store was cleared) has more than one lineage; the newest is read if none is
+    named, and all of it if `after` is of another one: whoever followed that one drops what it has.
+    A number as `after` is a time, whatever the lineage.
     """
     place = LocalFolder(Path(folder).absolute(), str)
     found = [
-        (mark.number, home)
+        (mark.number, home, mark.lineage)
         for home, mark in _lineages(place)
         if lineage is None or mark.lineage == lineage
     ]
     if not found:
         return
-    home = max(found)[1]
+    _, home, newest = max(found)
+    if isinstance(after, Published):
+        after = after.t if after.lineage == newest else NOTHING_YET
     for name in place.names(f"{home}/{_MANIFESTS}"):
         if int(name.removesuffix(".json")) <= after:
             continue
@@ -245,6 +251,7 @@ def read_published(
                 tuple(place.root / home / manifest.attempt / each for each in manifest.files),
                 manifest.kind,
                 change_files.unpacked(manifest.columns),
+                newest,
             )
 
 

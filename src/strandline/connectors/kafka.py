@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 _SAMPLE_ROWS = 200
 _SAMPLED_FOR_ROWS = 200_000
 _ROW_BYTES = 100
+_ANEW = (
+    "nothing that is sealed needs them: bring them back, or give the table another name, which "
+    "begins with what the topic has now"
+)
 
 
 class KafkaSource:
@@ -78,7 +82,7 @@ class KafkaSource:
         found = self._found(start)
         begins = begins_of(start, self._topic.starting, self._opened, found)
         needed = {each: (offset, offset) for each, offset in {**start, **begins}.items()}
-        insist(found, self._topic.name, needed)
+        insist(found, self._topic.name, needed, _ANEW)
         most = self._most(found, begins, limits)
         offered = next_range(found, begins, most)
         if offered.empty and (start or self._topic.starting == EARLIEST):

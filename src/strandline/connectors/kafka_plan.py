@@ -106,13 +106,16 @@ def lost(found: Found | None, name: str, needed: Mapping[str, tuple[int, int]]) 
     return None
 
 
-def insist(found: Found | None, name: str, needed: Mapping[str, tuple[int, int]]) -> Found:
+_AMEND = "bring the rows back, or amend the transaction that needs them"
+
+
+def insist(
+    found: Found | None, name: str, needed: Mapping[str, tuple[int, int]], remedy: str = _AMEND
+) -> Found:
     """The topic, if it has all that is needed of it."""
     reason = lost(found, name, needed)
     if found is None or reason is not None:
-        raise SourceGoneError(
-            f"{reason}; bring the rows back, or amend the transaction that needs them"
-        )
+        raise SourceGoneError(f"{reason}; {remedy}")
     return found
 
 

@@ -63,6 +63,7 @@ class ShardSource:
         self._same(start.get(SHARD))
         first, stop = start.get(PARTITION, 0), self._changes.filled()
         if stop <= first:
+            self._go_on()
             return None
         if not first:
             # Times up to `since` are one, so that the first range takes them all, and no other.
@@ -104,6 +105,15 @@ class ShardSource:
             self._changes.move_hold(at - 1)
 
     def close(self) -> None: ...
+
+    def _go_on(self) -> None:
+        """A shard that nobody writes to any more looks like one that is up to date."""
+        if reason := self._changes.given_up():
+            raise SourceGoneError(
+                f"shard {printable(self._name)} will not change any more, and all of it was taken: "
+                f"{reason}. Feed a new table from what there is now (this one would keep the rows "
+                "that it has), or take it out of the program"
+            )
 
     def _same(self, identity: int | None) -> None:
         now = self._changes.identity()

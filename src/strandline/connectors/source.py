@@ -139,6 +139,10 @@ class Changes(Protocol):
         """The same, but no further than there is something."""
         ...
 
+    def given_up(self) -> str:
+        """Why nothing will come any more, although the shard goes on; empty while it may."""
+        ...
+
     def admit(self, start: int, stop: int, rows: int) -> int:
         """How far from `start` towards `stop` there are about so many updates: one time at
         least."""

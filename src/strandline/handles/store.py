@@ -197,9 +197,9 @@ class Store:
         keys = self.env.patient(lambda: self.env.consensus.keys("journal/"))
         return [key.removeprefix("journal/") for key in keys]
 
-    def shards(self) -> list[str]:
-        """The names of all shards that have not been dropped."""
-        keys = self.env.patient(lambda: self.env.consensus.keys("shard/"))
+    def shards(self, prefix: str = "") -> list[str]:
+        """The names of all shards that have not been dropped, or of those that begin like this."""
+        keys = self.env.patient(lambda: self.env.consensus.keys(f"shard/{prefix}"))
         names = [key.removeprefix("shard/") for key in keys]
         return [name for name in names if not self.machine(name).refresh().dropped]
 

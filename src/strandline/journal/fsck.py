@@ -14,26 +14,33 @@ What may be removed, and why it can never count any more:
     a staged payload                 it was staged less than a day ago      kept
                                      it is older                            a leftover
 
-A payload is staged just before the record that refers to it, and the planner gives one up that
-grew old on the way. Objects are listed before the records are read, so one that is listed and not
-referred to was not put after them.
+A payload is staged just before the record that refers to it, and whoever writes the record (a
+journal's entry, a handle's chunk) gives one up that grew old on the way. A program's text is also
+referred to by the checkpoint that its record was cut below. Objects are listed before the records
+are read, so one that is listed and not referred to was not put after them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.errors import ConflictError, CorruptionError, StrandlineError
+from strandline.errors import ConflictError, CorruptionError, NewerFormatError, StrandlineError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
-from strandline.journal.record import refs_of
-from strandline.journal.staging import STAGED_MS, fetch, record_number, staged_ms
+from strandline.journal.record import Checkpoint, refs_of
+from strandline.journal.staging import (
+    STAGED_MS,
+    fetch,
+    load_snapshot,
+    record_number,
+    staged_ms,
+)
 from strandline.upkeep.findings import damaged, leftover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
-    from strandline.journal.record import StagedRef
+    from strandline.journal.record import Program, StagedRef
     from strandline.shard.env import Env
     from strandline.store.blob import BlobEntry
     from strandline.upkeep.findings import Finding, Report
@@ -125,8 +132,27 @@ class _Check:
         for _, entry in journal.entries.scan():
             if entry.spilled is not None:
                 yield entry.spilled
-        for _, record in journal.records():
+        for program in journal.standing.programs.values():
+            yield from refs_of(program)
+        told = journal.first() == 0
+        for lsn, record in journal.records():
             yield from refs_of(record)
+            if not told and isinstance(record, Checkpoint):
+                # What was cut before it is told by it alone: transactions after it may be computed
+                # again under a program whose own record is gone.
+                programs = self._programs(lsn, record)
+                told = programs is not None
+                yield from (ref for each in programs or () for ref in refs_of(each))
+
+    def _programs(self, lsn: int, record: Checkpoint) -> Collection[Program] | None:
+        try:
+            found = load_snapshot(self._env, self._pipeline, lsn, record.snapshot)
+        except NewerFormatError:
+            raise
+        except CorruptionError:
+            # It is a finding of its own.
+            return None
+        return found.programs.values()
 
     def _object(self, ref: StagedRef, listed: dict[str, BlobEntry]) -> Iterator[Finding]:
         known = listed.get(ref.key)

@@ -142,8 +142,7 @@ class Handles:
 
         def ref() -> StagedRef:
             nonlocal put
-            while put is None or is_stale(put, self._now_ms()):
-                # This process may have stood still for so long that fsck sweeps what it staged.
+            if put is None or is_stale(put, self._now_ms()):
                 put = stage(self._env, self.pipeline, payload, rows=rows)
             return put
 
@@ -273,10 +272,15 @@ class Handles:
         """Compare-and-set; with no answer, what is there now decides."""
         key = self._key(slot)
         data = seal("handle", key, str(seqno), msgspec.msgpack.encode(record))
+
+        def attempt() -> CasResult:
+            if isinstance(record, Staged) and is_stale(record.ref, self._now_ms()):
+                # This process may have stood still for so long that fsck sweeps what it staged.
+                return CasResult.MISMATCH
+            return self._env.consensus.compare_and_set(key, Versioned(seqno, data))
+
         try:
-            result = self._env.insistent(
-                lambda: self._env.consensus.compare_and_set(key, Versioned(seqno, data))
-            )
+            result = self._env.insistent(attempt)
         except MaybeAppliedError:
             return False
         if result is CasResult.COMMITTED and isinstance(record, Opened):

@@ -44,8 +44,22 @@ from strandline.journal.chain import (
     records_of,
 )
 from strandline.journal.entries import Entries
-from strandline.journal.record import FORM, Checkpoint, Record, lsn_text
-from strandline.journal.staging import INLINE_MAX, load_snapshot, stage_entry
+from strandline.journal.record import (
+    FORM,
+    Begin,
+    Checkpoint,
+    Record,
+    StagedRef,
+    lsn_text,
+    refs_of,
+)
+from strandline.journal.staging import (
+    INLINE_MAX,
+    is_stale,
+    load_snapshot,
+    stage_entry,
+    staged_ms,
+)
 from strandline.journal.standing import Standing, advance_all, settle
 from strandline.model.ids import SeqNo
 from strandline.shard.env import PATIENCE
@@ -96,13 +110,17 @@ class Journal:
 
         Returns the standing that has them, or `Lost` if any other entry came first. What may
         not follow is a bug of the caller's and never written. `MaybeAppliedError`: the store
-        did not say; refresh, and look.
+        did not say; refresh, and look. `Lost`, too, if what was staged for the records is so old
+        that fsck may sweep it: then nobody was faster, and it has to be staged again.
         """
+        fresh = _unreferred(records)
         after, entry = self._entry(standing, records)
         seqno = SeqNo(after.entry)
         data = self._encode(seqno, entry)
         doubt: MaybeAppliedError | None = None
         for _ in self._rounds():
+            if self._may_be_swept(fresh):
+                return self._too_late(doubt)
             try:
                 result = self.entries.write(seqno, data)
                 if result is CasResult.COMMITTED:
@@ -175,6 +193,16 @@ class Journal:
         spilled = stage_entry(self.env, self.pipeline, entry.first, pack_links(entry))
         slim = msgspec.structs.replace(entry, links=(), spilled=spilled)
         return encode_entry(self.pipeline, seqno, slim)
+
+    def _may_be_swept(self, fresh: Sequence[StagedRef]) -> bool:
+        """Asked before each attempt: this process may have stood still since the one before."""
+        now_ms = self.env.patient(self.env.consensus.now_ms) if fresh else 0
+        return any(is_stale(ref, now_ms) for ref in fresh)
+
+    def _too_late(self, doubt: MaybeAppliedError | None) -> Lost:
+        if doubt is not None:
+            raise doubt
+        return Lost(self.refresh())
 
     def _is_mine(self, seqno: SeqNo, token: str, doubt: MaybeAppliedError | None) -> bool | None:
         """Whose entry is in this place; `None` while it is empty."""
@@ -329,3 +357,12 @@ class Journal:
                 f"{lsn_text(after.lsn)} says {told}, its records add up to something else"
             )
         return settle(after, seqno.number, entry.digest)
+
+
+def _unreferred(records: Sequence[Record]) -> list[StagedRef]:
+    """Payloads that nothing refers to before these records do; an explicit transaction's chunks
+    are kept by its handle."""
+    if any(isinstance(each, Begin) and each.handle is not None for each in records):
+        return []
+    found = [ref for each in records for ref in refs_of(each)]
+    return [ref for ref in found if staged_ms(ref.key) is not None]

@@ -26,6 +26,7 @@ pipeline    shell  a pipeline as its users hold it
 place       shell  what a sink publishes, where its changes are, and its lineage
 planner     shell  what goes into the next transaction, and where sealed rows are
 presence    shell  the replicas of a pipeline, as they say themselves
+promotion   shell  what a promotion would change, and whether it can be
 publish     shell  publishes one sink beside the loop, exactly once
 publishing  shell  all sinks of one replica
 pushes      shell  takes rows that are pushed, and tells producers once they are sealed

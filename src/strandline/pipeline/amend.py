@@ -17,7 +17,7 @@ from strandline.connectors.raw import OFFSET, PARTITION
 from strandline.errors import JournalError, NotFoundError, UsageError
 from strandline.journal.log import Lost
 from strandline.journal.record import Amend
-from strandline.journal.staging import fetch, is_stale, stage
+from strandline.journal.staging import fetch, stage
 from strandline.journal.standing import advance
 from strandline.pipeline.evolve import evolved
 from strandline.pipeline.forgetful import unstage
@@ -78,9 +78,6 @@ def amend(
             # Nothing refers to it, and nothing will.
             unstage(env, staged)
             raise
-        now_ms = env.patient(env.consensus.now_ms)
-        if any(is_stale(ref, now_ms) for ref in staged):
-            continue
         if not isinstance(journal.propose(standing, [record]), Lost):
             return record
         unstage(env, staged)

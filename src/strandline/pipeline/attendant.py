@@ -90,4 +90,5 @@ class Attendant:
             program=standing.program,
             transactions=status.transactions,
             still_ms=int(status.still_ms),
+            audit=status.audit,
         )

@@ -1,8 +1,14 @@
 """A read-only replica: computes every transaction once more, and writes nothing.
 
 It begins where it joins, and holds what it reads under leases of its own. What it finds different
-between equal versions is `ReplayDivergedError`; between unequal versions it is noted. A stretch of
-the journal that was cut before it looked is skipped, and that is noted, too.
+between equal versions is `ReplayDivergedError`; between unequal versions it is noted.
+
+    a lease was lost          it goes on where it was, if what it reads is still there
+    the journal was cut, or   everything up to now is skipped, and it joins anew
+    history was merged
+    rows are gone             the transaction that took them is skipped
+
+What it skips it says, with the reason (`audit`): it counts as verified only what it computed.
 """
 
 from __future__ import annotations
@@ -10,11 +16,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strandline.errors import NotFoundError, UsageError
+import msgspec
+
+from strandline.errors import ConflictError, NotFoundError, SinceError, UsageError
 from strandline.journal import next as n
 from strandline.journal.record import Commit
 from strandline.journal.standing import advance
 from strandline.pipeline.planner import Planner
+from strandline.pipeline.presence import Audit
 from strandline.pipeline.replay import Recorded, again
 
 if TYPE_CHECKING:
@@ -23,7 +32,11 @@ if TYPE_CHECKING:
     from strandline.handles.shard import Reader
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
+    from strandline.pipeline.replay import Replayed
     from strandline.pipeline.rig import Rig
+
+_TOLD = 5
+"""So many of those that were not found equal are told with their reasons; all are counted."""
 
 
 class Auditor:
@@ -37,8 +50,7 @@ class Auditor:
         self._at: Standing | None = None
         """Everything up to it was looked at."""
         self._readers: dict[str, Reader] = {}
-        self.noted: tuple[str, ...] = ()
-        self.verified = 0
+        self._audit = Audit()
 
     @property
     def standing(self) -> Standing:
@@ -47,6 +59,11 @@ class Auditor:
     @property
     def idle(self) -> bool:
         return True
+
+    @property
+    def audit(self) -> Audit:
+        """What it verified since it joined, and what not."""
+        return self._audit
 
     def want(self, what: n.Want) -> None:
         """A read-only replica takes no checkpoint."""
@@ -57,9 +74,8 @@ class Auditor:
         return False
 
     def renew(self) -> None:
-        """Give up leases that were lost; what comes next is verified again from there."""
+        """Give up leases that were lost. It stays where it was: others are taken from there on."""
         self.close()
-        self._at = None
 
     def step(self) -> float:
         """Verify one transaction; returns for how many ms there is nothing to do."""
@@ -71,11 +87,11 @@ class Auditor:
             case n.Wait():
                 return self._rig.settings.poll_ms
             case n.Verify(t=t):
-                self._verify(t)
+                self._verify(standing, t)
                 return 0
             case n.Shadow(t=t):
                 # A new program that warms up: it must be able to read what the old one read.
-                self._verify(t, deltas=False)
+                self._verify(standing, t, deltas=False)
                 return 0
             case other:
                 raise UsageError(
@@ -100,16 +116,48 @@ class Auditor:
         self._at = standing
         return True
 
-    def _verify(self, t: Time, *, deltas: bool = True) -> None:
-        """Look at the next transaction, or skip to the newest one if it was cut meanwhile."""
-        if self._at is None or self._journal.first() > self._at.lsn + 1:
-            self.noted = (f"the journal was cut before {t} was verified",)
-            self.renew()
+    def _verify(self, standing: Standing, t: Time, *, deltas: bool = True) -> None:
+        """Look at the next transaction, or skip all there are if it can't be looked at any more."""
+        at = self._at
+        if at is None or self._was_cut(at):
+            self._skip_to(standing, t, "the journal was cut before they were looked at")
             return
-        self._hold(self._at, t)
-        for recorded in self._next():
-            self.noted = again(self._rig, self._planner, recorded, deltas=deltas).noted
-            self.verified += 1
+        try:
+            self._hold(at, t)
+            for recorded in self._next():
+                self._count(again(self._rig, self._planner, recorded, deltas=deltas))
+        except SinceError as error:
+            self._skip_to(standing, t, f"their history was merged: {error}")
+        except (ConflictError, UsageError):
+            if not self._was_cut(at):
+                raise
+            self._skip_to(standing, t, "the journal was cut while they were looked at")
+
+    def _was_cut(self, at: Standing) -> bool:
+        return self._journal.first() > at.lsn + 1
+
+    def _skip_to(self, standing: Standing, t: Time, reason: str) -> None:
+        """Join anew where the pipeline stands; what lies between was not verified."""
+        stop = standing.next_t
+        which = f"{t}" if stop == t + 1 else f"{t} to {stop - 1}"
+        self._tell(f"{which}: {reason}", skipped=stop - t)
+        self.close()
+        self._at = None
+
+    def _count(self, found: Replayed) -> None:
+        if found.skipped:
+            self._tell(f"{found.t}: {found.skipped}", skipped=1)
+        elif found.noted:
+            self._tell(f"{found.t}: {'; '.join(found.noted)}", differed=1)
+        else:
+            self._audit = msgspec.structs.replace(self._audit, verified=self._audit.verified + 1)
+
+    def _tell(self, text: str, *, skipped: int = 0, differed: int = 0) -> None:
+        before = self._audit
+        told = (*before.told, text)[-_TOLD:]
+        self._audit = Audit(
+            before.verified, before.differed + differed, before.skipped + skipped, told
+        )
 
     def _next(self) -> Iterator[Recorded]:
         """The next committed transaction; what was looked at moves past it afterwards."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from strandline.journal.handles import Handle
-    from strandline.pipeline.presence import Seen
+    from strandline.pipeline.presence import Audit, Seen
     from strandline.pipeline.report import EndpointStatus, PipelineStatus, TransactionSummary
 
 Document: TypeAlias = dict[str, object]
@@ -98,4 +98,15 @@ def _replica(each: Seen) -> Document:
         "pid": said.pid,
         "started": instant(said.started_ms),
         "seen_seconds_ago": each.silent_ms / 1000,
+        "audit": None if said.audit is None else audit_document(said.audit),
+    }
+
+
+def audit_document(audit: Audit) -> Document:
+    """What a read-only replica verified, and what not."""
+    return {
+        "verified": audit.verified,
+        "differed": audit.differed,
+        "skipped": audit.skipped,
+        "told": list(audit.told),
     }

@@ -26,6 +26,7 @@ from strandline.pipeline.evolve import evolved
 from strandline.pipeline.life import Life
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.presence import Presence
+from strandline.pipeline.promotion import check
 from strandline.pipeline.query import Library
 from strandline.pipeline.reload import Stager
 from strandline.pipeline.replay import replay
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from strandline.model.frontier import Frontier, Time
     from strandline.pipeline.engine import PipelineEngine
     from strandline.pipeline.means import Means
+    from strandline.pipeline.promotion import Promotion
     from strandline.pipeline.pushes import Pushed
     from strandline.pipeline.reload import Source as ReloadSource, Told
     from strandline.pipeline.replay import Replayed
@@ -181,6 +183,10 @@ class Pipeline:
     def promote(self) -> int:
         """Raise the epoch under this program: older replicas are fenced. Returns the epoch."""
         return self._life.promote(self._ready())
+
+    def check_promotion(self) -> Promotion:
+        """What `promote` would change; refuses what it would refuse. Nothing happens."""
+        return check(self._ready())
 
     # Feeding.
 
@@ -337,14 +343,17 @@ class Pipeline:
         self._standing()
         return history_of(self._journal, count)
 
-    def replay(self, start: Time | None = None, stop: Time | None = None) -> Iterator[Replayed]:
+    def replay(
+        self, start: Time | None = None, stop: Time | None = None, *, skip: bool = False
+    ) -> Iterator[Replayed]:
         """Compute committed transactions `[start, stop)` again, and compare each with the record;
-        by default all that can be. `ReplayDivergedError` names what differs."""
+        by default all that can be. `ReplayDivergedError` names what differs, `SourceGoneError` one
+        whose rows are gone; with `skip` it comes with the reason, and nothing of it is compared."""
         standing = self._standing()
         first = self.status().verifiable_from if start is None else start
         last = standing.next_t if stop is None else stop
         rig = self._ready()
-        return replay(rig, Planner(rig), first, last)
+        return replay(rig, Planner(rig), first, last, skip=skip)
 
     def close(self) -> None:
         """Stop the replica of this process, if there is one. Repeating it is harmless."""

@@ -1,9 +1,10 @@
 """What a sink publishes, where its changes are, and which lineage that is.
 
-A lineage is one history that a target can go on with: the shard of the collection, by its id, and
-the target, by those options that say which one it is. A view whose plan changed has another
-shard, a store that was cleared has other ids, another path is another target: in each case the
-old progress belongs to another lineage and is never mistaken for this one's.
+A lineage is one history that a target can go on with: the shard of the collection, by its id and
+since when the name means it, and the target, by those options that say which one it is. A view
+whose plan changed has another shard, one that was rolled back has the old one since another time,
+a store that was cleared has other ids, another path is another target: in each case the old
+progress belongs to another lineage and is never mistaken for this one's.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def placed(store: Store, standing: Standing, target: Target) -> Place | None:
     return Place(
         shard,
         None if wrong is None else store.shard(wrong.shard),
-        lineage_of(shard.id, target.identity),
+        lineage_of(f"{shard.id}@{bound.since}", target.identity),
         hold_of(standing.pipeline, target.name),
     )
 
@@ -74,7 +75,7 @@ def hold_of(pipeline: str, sink: str) -> str:
     return f"sink.{pipeline}.{sink}"
 
 
-def lineage_of(shard_id: str, identity: Mapping[str, str]) -> str:
-    """One word for a shard and a target."""
-    parts = [shard_id, *(f"{name}={value}" for name, value in sorted(identity.items()))]
+def lineage_of(history: str, identity: Mapping[str, str]) -> str:
+    """One word for a shard since it is meant, and a target."""
+    parts = [history, *(f"{name}={value}" for name, value in sorted(identity.items()))]
     return blake2b("\x00".join(parts).encode(), digest_size=12).hexdigest()

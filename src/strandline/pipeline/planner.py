@@ -12,7 +12,7 @@ from strandline.errors import ConflictError, SourceError, SourceGoneError, Usage
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
-from strandline.journal.staging import is_stale, stage
+from strandline.journal.staging import stage
 from strandline.pipeline.catalog import builds
 from strandline.pipeline.compute import Intake, Work
 from strandline.pipeline.evolve import evolved
@@ -256,10 +256,6 @@ class Planner:
         """One entry: all of it is sealed, or somebody else was faster and none of it is."""
         rig = self._rig
         now_ms = standing.not_before(rig.store.env.patient(rig.store.env.consensus.now_ms))
-        staged = () if handle else (ref for each in inputs for ref in each.staged)
-        if any(is_stale(ref, now_ms) for ref in staged):
-            # This process stood still for so long that fsck may have swept what it staged.
-            return Lost(rig.journal.refresh())
         t, versions = standing.next_t, dict(rig.computer.versions)
         begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
         return rig.journal.propose(standing, [begin, *inputs, Seal(t)])

@@ -30,6 +30,19 @@ SILENT_MS = 5_000
 SILENT = "silent"
 
 
+class Audit(msgspec.Struct, frozen=True, array_like=True):
+    """What a read-only replica made of the transactions that were committed while it looked on."""
+
+    verified: int = 0
+    """How many it computed and found as they are on record."""
+    differed: int = 0
+    """How many other versions answered otherwise."""
+    skipped: int = 0
+    """How many it did not compute."""
+    told: tuple[str, ...] = ()
+    """The last of those that differed or were skipped, with the reason."""
+
+
 class Said(msgspec.Struct, frozen=True, array_like=True):
     """What a replica last said of itself."""
 
@@ -48,6 +61,8 @@ class Said(msgspec.Struct, frozen=True, array_like=True):
     program: str = ""
     transactions: int = 0
     still_ms: int = 0
+    audit: Audit | None = None
+    """Of a read-only one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 The same work as the first time: the inputs that were sealed, the program that they were sealed
 under, the shards as they were before. It writes nothing: no record, no append. A difference is
 `ReplayDivergedError`, which names the endpoint or collection, the transaction and both digests,
-if the versions are equal; between unequal versions it is reported.
+if the versions are equal; between unequal versions it is reported. A transaction whose rows are
+gone by now (released, swept, forgotten by their source) is `SourceGoneError`, or passed over by who
+asks for that, and then it is reported: nothing is called equal that was not computed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.errors import BoundsError, ReplayDivergedError, SinceError
+from strandline.errors import (
+    BoundsError,
+    CorruptionError,
+    ReplayDivergedError,
+    SinceError,
+    SourceGoneError,
+)
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.record import Begin, Commit
 from strandline.journal.standing import advance
@@ -28,6 +36,9 @@ if TYPE_CHECKING:
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
     from strandline.pipeline.rig import Rig
+
+_REASON = 300
+"""So many characters of a reason are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +59,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A transaction that was computed again."""
+    """A transaction that was computed again, or could not be."""
 
     t: Time
     rows: int
     """How many rows came in, by the digests of its inputs."""
     noted: tuple[str, ...]
     """What differs, where the versions do, too."""
+    skipped: str = ""
+    """Why it was not computed: nothing of it was compared. Empty if it was."""
 
 
 def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
@@ -77,8 +90,13 @@ def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
             yield Recorded(before, before.sealed, record)
 
 
-def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Replayed]:
-    """Compute and compare one transaction after the other; stops at the first difference."""
+def replay(
+    rig: Rig, planner: Planner, start: Time, stop: Time, *, skip: bool = False
+) -> Iterator[Replayed]:
+    """Compute and compare one transaction after the other; stops at the first difference.
+
+    With `skip` those that can't be computed any more come, too: see `Replayed.skipped`.
+    """
     with ExitStack() as held:
         try:
             for bound in rig.journal.refresh().bindings.values() if start > 0 else ():
@@ -86,7 +104,13 @@ def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Repl
                 reader = shard.reader(since=max(0, start - 1), purpose="replay")
                 held.callback(reader.close)
             for each in recorded(rig.journal, start, stop):
-                yield again(rig, planner, each)
+                found = again(rig, planner, each)
+                if found.skipped and not skip:
+                    raise SourceGoneError(
+                        f"pipeline {rig.journal.pipeline}: transaction {found.t} can't be computed "
+                        f"again: {found.skipped}"
+                    )
+                yield found
         except SinceError as error:
             raise SinceError(
                 f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
@@ -95,11 +119,22 @@ def replay(rig: Rig, planner: Planner, start: Time, stop: Time) -> Iterator[Repl
 
 
 def again(rig: Rig, planner: Planner, each: Recorded, *, deltas: bool = True) -> Replayed:
-    """Compute one committed transaction again and compare it; without `deltas`, its inputs only."""
+    """Compute one committed transaction again and compare it; without `deltas`, its inputs only.
+
+    One whose rows are gone is not computed, and says so.
+    """
     shards = {name: bound.shard for name, bound in each.standing.bindings.items()}
     with under(rig, each.standing) as then:
         reading = planner if then is rig else Planner(then)
-        computed = rig.computer.compute(reading.work(each.standing, each.sealed, shards))
+        try:
+            computed = rig.computer.compute(reading.work(each.standing, each.sealed, shards))
+        except (SourceGoneError, CorruptionError) as error:
+            endpoint = reading.lost(each.sealed)
+            if not endpoint:
+                # It is something else that is damaged.
+                raise
+            reason = f"rows of {endpoint} are gone: {str(error)[:_REASON]}"
+            return Replayed(each.sealed.t, 0, (), reason)
     inputs = agree.unpacked(each.commit.inputs)
     found = agree.differences("endpoint", inputs, computed.inputs)
     if deltas:

@@ -24,19 +24,19 @@ from strandline.journal import next as n
 from strandline.journal.checkpoint import Checkpoints, Facts
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
-from strandline.journal.record import Endpoint, Promote
+from strandline.journal.record import Promote, refs_of
 from strandline.journal.staging import program_record
 from strandline.model.digest import Digest
 from strandline.pipeline import agree
 from strandline.pipeline.catalog import binds
-from strandline.pipeline.collected import check_collection, open_collection
+from strandline.pipeline.collected import open_collection
 from strandline.pipeline.finish import Finishing
+from strandline.pipeline.forgetful import unstage
 from strandline.pipeline.planner import Planner
+from strandline.pipeline.promotion import endpoints, openable
 from strandline.pipeline.retain import cut, keep, release
 from strandline.pipeline.rig import under
-from strandline.pipeline.sources import origin_of
 from strandline.pipeline.upstream import release_removed
-from strandline.shard.command import Attach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
     from strandline.pipeline.catalog import Collection
+    from strandline.pipeline.presence import Audit
     from strandline.pipeline.rig import Rig
 
 
@@ -72,6 +73,11 @@ class Replica:
     def noted(self) -> tuple[str, ...]:
         """Differences between unequal versions that were adopted, newest transaction only."""
         return self._finishing.noted
+
+    @property
+    def audit(self) -> Audit | None:
+        """It writes, and verifies nothing beside that."""
+        return None
 
     def want(self, what: n.Want) -> None:
         """Ask for a checkpoint or a promotion; it comes when it may."""
@@ -111,36 +117,21 @@ class Replica:
     def _promote(self, standing: Standing) -> None:
         """Program, names and epoch in one entry: who comes second finds them, and joins."""
         rig = self._rig
-        if not self._openable(standing):
+        if not openable(rig, standing):
             return
         versions = dict(rig.computer.versions)
         records: list[Record] = []
+        env = rig.store.env
         if rig.program.hash not in standing.programs:
-            env = rig.store.env
             records.append(program_record(env, standing.pipeline, rig.program.hash, rig.text))
         records += binds(list(rig.collections), standing.bindings)
-        records += _endpoints(standing, rig)
+        records += endpoints(rig, standing)
         records.append(Promote(standing.epoch + 1, rig.program.hash, versions))
-        if not isinstance(self._journal.propose(standing, records), Lost):
+        if isinstance(self._journal.propose(standing, records), Lost):
+            unstage(env, [ref for each in records for ref in refs_of(each)])
+        else:
             # It joins its own epoch like everybody else: only then are all shards there for sure.
             self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
-
-    def _openable(self, standing: Standing) -> bool:
-        """Whether the program's shards can be opened once it is promoted: a promotion is for good,
-        and one that nobody can join stops the pipeline. Not if the standing is old by now."""
-        rig = self._rig
-        attach = Attach(rig.timeline, standing.committed, standing.epoch + 1)
-        for each in rig.collections:
-            try:
-                check_collection(rig.store, each, standing.added, attach)
-            except (FencedError, SchemaError, UsageError) as error:
-                if self._journal.refresh().lsn != standing.lsn:
-                    return False
-                raise type(error)(
-                    f"pipeline {standing.pipeline}: this program can't be promoted, and nothing "
-                    f"was: {each.role} {each.name}: {error}"
-                ) from error
-        return True
 
     def _join(self, standing: Standing) -> None:
         """Once per epoch: make sure that all shards are there, and fenced for it."""
@@ -192,20 +183,6 @@ class Replica:
         return uppers, total.pack()
 
 
-def _endpoints(standing: Standing, rig: Rig) -> list[Endpoint]:
-    """Those that the program has not any more, and those that it has now; one that is fed by
-    another source is both, so that no position outlives what it is a position of."""
-    live = {name for name, state in standing.endpoints.items() if state != "removed"}
-    origins = {each.name: origin_of(each) for each in rig.program.tables}
-    ours = {name: origins.get(name, "") for name in rig.sources}
-    stays = {
-        name for name in live & set(ours) if standing.origins.get(name, ours[name]) == ours[name]
-    }
-    return [Endpoint(name, "removed") for name in sorted(live - stays)] + [
-        Endpoint(name, "added", ours[name]) for name in sorted(set(ours) - stays)
-    ]
-
-
 def _stop(pipeline: str, step: n.Step, ours: Mapping[str, str]) -> None:
     """The steps that end a replica, each with what to do about it."""
     match step:
@@ -216,7 +193,7 @@ def _stop(pipeline: str, step: n.Step, ours: Mapping[str, str]) -> None:
         case n.WrongProgram(theirs=theirs):
             raise UsageError(
                 f"pipeline {pipeline} runs program {theirs[:12]}, and this is another one: run "
-                "that one, or promote this one"
+                "that one, or promote this one: strandline promote"
             )
         case n.WrongVersions(theirs=versions):
             raise UsageError(

@@ -42,7 +42,8 @@ def release(rig: Rig, standing: Standing) -> None:
     theirs = hold_of(standing.pipeline, "")
     ours = {hold_of(standing.pipeline, target.name) for target in rig.sinks}
     bound = {each.shard for each in standing.bindings.values()}
-    for name in rig.store.shards():
+    # All that a pipeline writes, and ever wrote, is named after it.
+    for name in rig.store.shards(f"{standing.pipeline}."):
         state = rig.store.machine(name).state
         if state.timeline != rig.timeline:
             continue

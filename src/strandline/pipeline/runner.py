@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier
+    from strandline.pipeline.presence import Audit
     from strandline.pipeline.publish import SinkStatus
     from strandline.pipeline.publishing import Publishing
     from strandline.pipeline.settings import PipelineSettings
@@ -48,6 +49,11 @@ class Stepper(Protocol):
     @property
     def idle(self) -> bool:
         """Whether it rests because there is nothing to do, and not to let more rows come."""
+        ...
+
+    @property
+    def audit(self) -> Audit | None:
+        """What it verified, if it only reads."""
         ...
 
     def want(self, what: Want) -> None: ...
@@ -81,6 +87,8 @@ class Status:
     still_ms: float
     """For how long nothing was committed although there was work."""
     sinks: tuple[SinkStatus, ...] = ()
+    audit: Audit | None = None
+    """What a read-only replica has verified, and what not."""
 
 
 class Runner:
@@ -160,7 +168,14 @@ class Runner:
         still = self._env.clock.monotonic_ms() - self._moved_ms if busy else 0.0
         sinks = () if self._publishing is None else tuple(self._publishing.status())
         return Status(
-            self._state, standing.committed, sealed, self._cause, self._transactions, still, sinks
+            self._state,
+            standing.committed,
+            sealed,
+            self._cause,
+            self._transactions,
+            still,
+            sinks,
+            self._replica.audit,
         )
 
     def _is_idle(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from posixpath import normpath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,8 +56,10 @@ def open_sources(
 
 def origin_of(table: Table) -> str:
     """Which source feeds a table: while this stays, its positions mean the same."""
-    named = table.options.get(_WHICH.get(table.connector, ""), "")
-    return f"{table.connector} {named.rstrip('/')}".rstrip()
+    named = table.options.get(_WHICH.get(table.connector, ""), "").strip()
+    if table.connector == "files" and named:
+        named = normpath(named)
+    return f"{table.connector} {named}".rstrip()
 
 
 def options_of(table: Table) -> dict[str, str]:

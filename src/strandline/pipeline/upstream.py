@@ -1,7 +1,9 @@
 """Shards that tables are fed from: how their changes are read, and how their history is held.
 
 A pipeline holds a shard that it reads under `source.<pipeline>.<table>`: from before the first
-range is sealed on, at what was acknowledged, until the endpoint is removed.
+range is sealed on, at what was acknowledged, until the endpoint is removed. Which shards those
+are, and ever were, is on record in the store before the first hold, so that nobody has to look
+through all shards for what may be held there.
 """
 
 from __future__ import annotations
@@ -10,13 +12,18 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 
 from strandline.errors import NotFoundError, SinceError, SourceGoneError, UsageError
+from strandline.journal.entries import valid_pipeline
+from strandline.journal.log import Journal
 from strandline.journal.timeline import timeline_name
 from strandline.model.frontier import TIME_MAX
 from strandline.model.ids import printable, valid_name
+from strandline.model.timeline import PIPELINE
 from strandline.parts.consolidate import as_updates, consolidate
+from strandline.pipeline.register import Register
 from strandline.reading.diagnose import diagnose
 from strandline.reading.gather import Failed, gather
 from strandline.reading.request import Bounds, Request
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
+    from strandline.shard.env import Env
     from strandline.shard.state import State
 
 _HOLD = "source"
@@ -40,14 +48,33 @@ def hold_name(pipeline: str, endpoint: str) -> str:
     return valid_name(f"{_HOLD}.{pipeline}.{endpoint}", "hold")
 
 
+class Read(msgspec.Struct, frozen=True, array_like=True):
+    """The shards that a pipeline holds, or has held. Grows only: who holds late is found, too."""
+
+    shards: tuple[str, ...] = ()
+
+
+def read_by(env: Env, pipeline: str) -> Register[Read]:
+    return Register(env, f"reads/{valid_pipeline(pipeline)}", "reads", Read)
+
+
 class Upstream:
     """The changes of a shard. Reads need no name; without one nothing is held."""
 
-    def __init__(self, store: Store, shard: str, hold: str = "", note: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        shard: str,
+        hold: str = "",
+        note: str = "",
+        read: Register[Read] | None = None,
+    ) -> None:
         self._store = store
         self._shard = store.shard(shard)
         self._hold = hold
         self._note = note
+        self._read = read
+        self._journal: Journal | None = None
 
     def schema(self) -> pa.Schema:
         return self._shard.state().schema.arrow()
@@ -72,6 +99,23 @@ class Upstream:
         stops = [each.upper for each in state.batches if upper.settled(each.upper - 1)]
         return max(stops, default=0)
 
+    def given_up(self) -> str:
+        """The shard of a view is that view's until another program of its pipeline is promoted."""
+        timeline = self._shard.state().timeline or ""
+        if not timeline.startswith(PIPELINE):
+            return ""
+        if self._journal is None:
+            self._journal = Journal(self._store.env, timeline.removeprefix(PIPELINE))
+        standing = self._journal.refresh()
+        if not standing.epoch or any(
+            each.shard == self._shard.name for each in standing.bindings.values()
+        ):
+            return ""
+        name = self._shard.name.removeprefix(f"{standing.pipeline}.").partition(".")[0]
+        now = standing.bindings.get(name)
+        known = "has no such name" if now is None else f"means {now.shard} by {name}"
+        return f"pipeline {standing.pipeline} {known} since another program was promoted"
+
     def admit(self, start: int, stop: int, rows: int) -> int:
         return admitted(self._shard.state(), (start, stop), rows)
 
@@ -92,6 +136,9 @@ class Upstream:
                 oldest=held.since,
             )
         if self._hold and held is None:
+            if self._read is not None:
+                name = self._shard.name
+                self._read.change(lambda old: Read(tuple(sorted({*_shards(old), name}))))
             self._shard.hold(self._hold, since, note=self._note)
 
     def move_hold(self, since: int) -> None:
@@ -145,7 +192,8 @@ def upstreams(store: Store, pipeline: str) -> Callable[[str], Callable[[str], Ch
     def of(endpoint: str) -> Callable[[str], Changes]:
         def opened(shard: str) -> Changes:
             try:
-                found = Upstream(store, shard, hold_name(pipeline, endpoint), f"read by {pipeline}")
+                hold, read = hold_name(pipeline, endpoint), read_by(store.env, pipeline)
+                found = Upstream(store, shard, hold, f"read by {pipeline}", read)
             except NotFoundError as error:
                 raise NotFoundError(f"table {endpoint}: {error}") from error
             if store.shard(shard).state().timeline == timeline_name(pipeline):
@@ -161,8 +209,8 @@ def upstreams(store: Store, pipeline: str) -> Callable[[str], Callable[[str], Ch
 
 
 def release_removed(rig: Rig, standing: Standing) -> None:
-    """Let go of what no endpoint reads any more, wherever it is; whoever joins an epoch and each
-    checkpoint does it again, so that no death and nobody who comes late leaves a hold."""
+    """Let go of what no endpoint reads any more, wherever that is on record. Whoever joins an epoch
+    and each checkpoint does it again, so that no death and nobody who comes late leaves a hold."""
     prefix = hold_name(standing.pipeline, "x").removesuffix("x")
     reads = {
         (hold_name(standing.pipeline, each.name), each.options.get("shard"))
@@ -172,8 +220,8 @@ def release_removed(rig: Rig, standing: Standing) -> None:
     store = rig.store
     left = [
         (shard, hold)
-        for shard in store.shards()
-        for hold in store.machine(shard).state.holds
+        for shard in _shards(read_by(store.env, standing.pipeline).read())
+        for hold in _holds(store, shard)
         if hold.startswith(prefix)
         and "." not in hold.removeprefix(prefix)
         and (hold, shard) not in reads
@@ -183,3 +231,14 @@ def release_removed(rig: Rig, standing: Standing) -> None:
         for shard, hold in left:
             with suppress(NotFoundError):
                 store.shard(shard).release_hold(hold)
+
+
+def _shards(read: Read | None) -> tuple[str, ...]:
+    return () if read is None else read.shards
+
+
+def _holds(store: Store, shard: str) -> list[str]:
+    """What is held there now; nothing where it was dropped."""
+    with suppress(NotFoundError):
+        return list(store.shard(shard).state().holds)
+    return []
