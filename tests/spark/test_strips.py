@@ -103,3 +103,13 @@ def test_a_part_that_is_gone_or_damaged_is_named():
     made.blob.put(part.key, b"\0" * part.size)
     with pytest.raises(CorruptionError, match=part.key):
         put_strips(made, told)
+
+
+def test_an_attempt_that_is_repeated_puts_the_same_rows_under_other_names():
+    made = bench()
+    first = put(made, [list(range(500)), list(range(250, 750))])
+    told = Placing(tuple(first), ((0, PLACE_MAX // 2), (PLACE_MAX // 2 + 1, PLACE_MAX)))
+    lost, kept = put_strips(made, told).parts, put_strips(made, told).parts
+    assert {part.key for part in lost}.isdisjoint(part.key for part in kept)
+    assert [part.digest for part in lost] == [part.digest for part in kept]
+    assert content(made, kept) == content(made, first)
