@@ -264,3 +264,20 @@ def test_x10_facts_that_are_no_numbers_are_damage(name, fact):
     encoded, part = forged(facts)
     with pytest.raises(CorruptionError, match=OWNER.key):
         read_index(encoded, part, OWNER)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.34, 0.5, 0.9, 1.0])
+def test_groups_within_a_range_hold_all_of_its_places_and_are_neighbours(share):
+    made = delta()
+    index = read_index(made.encoded, made.part, OWNER)
+    laid = lay_out(updates_of(range(3000)), SCHEMA)
+    places = laid.places
+    assert places is not None
+    lo = int(places[int(share * 1500)])
+    hi = int(places[int(share * 2999)])
+    found = index.groups_within(lo, hi)
+    assert found == list(range(int(share * 1500) // 1024, int(share * 2999) // 1024 + 1))
+    assert index.groups_within(0, int(places[0]) - 1) == []
+    loose = delta(schema=LOOSE)
+    whole = read_index(loose.encoded, loose.part, OWNER)
+    assert whole.groups_within(lo, hi) == [0, 1, 2]

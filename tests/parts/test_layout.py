@@ -128,3 +128,12 @@ def test_a_slice_keeps_places_and_order_together():
     assert isinstance(piece, Laid)
     assert laid.places is not None
     assert piece.span() == (int(laid.places[1]), int(laid.places[2]))
+
+
+@given(st.lists(st.integers(0, 6), max_size=40))
+def test_updates_of_one_place_stay_in_the_order_in_which_they_came(keys: list[int]):
+    rows = pa.table({"k": pa.array(keys, pa.int64()), "n": pa.array(range(len(keys)), pa.int64())})
+    laid = lay_out(rows, Schema.create(rows.schema, ("k",)))
+    places = places_of(rows, Schema.create(rows.schema, ("k",)))
+    assert places is not None
+    assert laid.updates["n"].to_pylist() == np.argsort(places, kind="stable").tolist()

@@ -106,12 +106,12 @@ def test_an_append_that_loses_the_race_says_how_often_it_tried(spark, store):
 @pytest.mark.parametrize("rows", [1, 20_000])
 def test_a_replica_that_was_overtaken_is_told_so_and_leaves_no_part(spark, store, rows):
     came = spark.range(0, rows, 1, 2).selectExpr("id k", "'ours' v", "0L _time")
-    outcome = append_at(store.table("t")._desk, Raced(spark, store.shard("t")), came, 0, 1)
+    outcome = append_at(store.table("t")._desk, Raced(spark, store.shard("t")), came, (0, 1))
     assert outcome == UpperMismatch(store.shard("t").upper)
     assert parts(store) == []
     # And before it has run a job, if it is late already.
     jobs = Raced(spark, store.shard("t"))
-    assert append_at(store.table("t")._desk, jobs, came, 0, 1) == outcome
+    assert append_at(store.table("t")._desk, jobs, came, (0, 1)) == outcome
     assert jobs.count == 0
     with pytest.raises(BoundsError):
-        append_at(store.table("t")._desk, jobs, came, 2, 1)
+        append_at(store.table("t")._desk, jobs, came, (2, 1))

@@ -39,6 +39,7 @@ STEP = st.one_of(
     st.tuples(st.just("write"), st.lists(INSERT, max_size=3)),
     st.tuples(st.just("upsert"), st.lists(UPSERT, max_size=8)),
 )
+PLACED = strandline.Settings(inline_max_bytes=0, place_bytes=1, fanout=1)
 SETTINGS = settings(
     deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -80,11 +81,16 @@ def conf(spark):
         spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
-@pytest.mark.parametrize(("partitions", "adaptive"), [(1, True), (2, False), (4, True), (8, False)])
-def test_both_engines_agree_on_every_operation(spark, tmp_path, partitions, adaptive, conf):
+@pytest.mark.parametrize(
+    ("partitions", "adaptive", "placed"),
+    [(1, True, False), (2, False, True), (4, True, True), (8, False, False), (1, False, True)],
+)
+def test_both_engines_agree_on_every_operation(spark, tmp_path, partitions, adaptive, placed, conf):
     conf("spark.sql.adaptive.enabled", str(adaptive).lower())
     names = iter(range(1000))
-    with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
+    # Either few rows stay in the metadata, or all become parts, which are put by place.
+    chosen = PLACED if placed else strandline.Settings()
+    with strandline.open(str(tmp_path / "lake"), upkeep=False, settings=chosen) as store:
 
         @SETTINGS
         @given(st.lists(STEP, min_size=1, max_size=3))

@@ -13,7 +13,7 @@ from strandline.spark import slices
 from strandline.spark.instruction import Answer
 from strandline.spark.perform import put_by_place
 from strandline.spark.plan import Gathered, Stored, decoded_inline, everywhere, ranges
-from strandline.spark.schedule import TASK_KEYS
+from strandline.spark.schedule import TASK_KEYS, TASK_PARTS
 
 NOTHING = Stored.of((), (), SCHEMA, None)
 
@@ -40,6 +40,16 @@ def test_few_rows_are_one_task_and_more_are_divided():
     assert len(works) == 3
     assert len(ranges(more, NOTHING, 2)) == 2
     assert sorted(keys_in(works)) == list(range(3 * TASK_KEYS))
+
+
+def test_few_keys_that_touch_many_parts_are_divided():
+    parts = stored(bench(part_rows=20), many(1000))
+    assert len(parts) > 2 * TASK_PARTS
+    few = Gathered.of([many(1000)], (), SCHEMA)
+    works = ranges(few, Stored.of(parts, (), SCHEMA, None), 2)
+    assert [len(task) for task in works] == [1, 1]
+    assert sorted(keys_in(works)) == list(range(1000))
+    assert len(ranges(few, Stored.of(parts[:TASK_PARTS], (), SCHEMA, None), 2)) == 1
 
 
 def test_rows_of_tasks_and_staged_objects_are_gathered():

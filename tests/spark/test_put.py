@@ -80,3 +80,13 @@ def test_a_store_that_stays_away_is_told_in_the_end():
     with pytest.raises(NotAppliedError):
         made.patient(away)
     assert len(calls) > 3
+
+
+@pytest.mark.parametrize("part_rows", [7, 10**6])
+def test_hashes_that_are_known_give_the_same_digests_as_hashes_that_are_not(part_rows):
+    given = rows(*((n * 7919 % 101, "x" * (n % 5)) for n in range(100)))
+    checked = check_rows(given, SCHEMA, lower=0, upper=Frontier(1))
+    made = bench(part_rows=part_rows)
+    known = made.put_updates(checked.updates, untimed=True, hashes=checked.hashes)
+    found = made.put_updates(checked.updates, untimed=True)
+    assert [part.digest for part in known] == [part.digest for part in found]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strandline.parts.parquet import Owner
     from strandline.parts.part import Part
 
-TAIL_BYTES = 64 * 1024
+TAIL_BYTES = 128 * 1024
 """So much of the end of a part nearly always holds its footer."""
 
 _MAGIC = b"PAR1"
@@ -91,6 +91,16 @@ class PartIndex:
         begin = np.searchsorted(places, self.places, side="left")
         end = np.searchsorted(places, lasts, side="right")
         found: list[int] = np.flatnonzero(end > begin).tolist()
+        return found
+
+    def groups_within(self, lo: int, hi: int) -> list[int]:
+        """The groups that may hold a place from `lo` to `hi`, both inclusive: neighbours."""
+        if self.places is None:
+            return list(range(len(self)))
+        lasts = np.append(self.places[1:], np.uint64(self.place_hi))
+        found: list[int] = np.flatnonzero(
+            (self.places <= np.uint64(hi)) & (lasts >= np.uint64(lo))
+        ).tolist()
         return found
 
 

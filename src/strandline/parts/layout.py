@@ -75,7 +75,7 @@ def _order(updates: pa.Table, places: U64, schema: Schema) -> I64:
     timed = TIME_COLUMN in updates.column_names
     times = updates.column(TIME_COLUMN).to_numpy() if timed else None
     if times is None or not len(times) or (times == times[0]).all():
-        order: I64 = np.argsort(places, kind="stable")
+        order = _ascending(places)
     else:
         order = np.lexsort((times, places))
     if not _keys_interleave(updates, places, order, schema):
@@ -87,6 +87,18 @@ def _order(updates: pa.Table, places: U64, schema: Schema) -> I64:
         updates.append_column(_PLACE_COLUMN, pa.array(places)), sort_keys=keys
     ).to_numpy()
     return exact.astype(np.int64)
+
+
+def _ascending(places: U64) -> I64:
+    """Their stable order. Sorting unstably takes a quarter of the time, and is the same if no two
+    are equal, as the places of different keys are."""
+    if (places[1:] >= places[:-1]).all():
+        return np.arange(len(places), dtype=np.int64)
+    order: I64 = np.argsort(places)
+    ordered = places[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.argsort(places, kind="stable")
+    return order
 
 
 def _keys_interleave(updates: pa.Table, places: U64, order: I64, schema: Schema) -> bool:

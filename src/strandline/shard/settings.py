@@ -50,6 +50,8 @@ class Settings:
 
     part_target_bytes: int = 128 * 1024 * 1024
     part_target_rows: int = 4_000_000
+    place_bytes: int = 512 * 1024 * 1024
+    """An append by Spark of at least so many bytes is put by place before it is committed."""
     unit_max_bytes: int = 1024 * 1024 * 1024
     fanout: int = 8
     upkeep_ms: int = 1_000

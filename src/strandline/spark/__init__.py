@@ -29,6 +29,8 @@ opening      shell  opens tables: where a store's handles meet Spark's
 pack         shell  packs this package and its native wheels into an archive for executors
 parcels      pure   what the tasks of a job are told, each by its number
 perform      shell  carries out what tasks are told, against a Blob
+placing      pure   whether an append is put by place, and in which ranges
+placings     shell  puts a large append by place: one more job before its commit
 plan         pure   what each task of a range job is told
 premises     shell  the shards of a pipeline as the jobs of one transaction use them
 put          shell  puts what tasks make, under names that no other attempt has
@@ -58,6 +60,7 @@ source_store   shell  stores as Spark's own processes open them
 source_stream  shell  streaming reads, whose offsets are frontiers
 source_write   shell  batch and streaming writes
 stagings     shell  stages the rows of a reload in tasks
+strips       shell  puts what parts hold of ranges of places, in tasks
 sweeps       shell  tombstones that are old enough go with a transaction
 table        shell  a table as Spark's users hold it
 tables       shell  what changes in the tables of one transaction

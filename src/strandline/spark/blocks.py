@@ -161,14 +161,13 @@ class Blocks:
         """The groups that may hold something at these places: neighbours, in one read."""
         if index.places is None:
             raise corrupt(asked.part, asked.owner, "its footer does not say where its keys lie")
-        lasts = np.append(index.places[1:], np.uint64(index.place_hi))
-        groups = np.flatnonzero((index.places <= np.uint64(hi)) & (lasts >= np.uint64(lo)))
-        if not len(groups):
+        groups = index.groups_within(lo, hi)
+        if not groups:
             return []
         start, stop = int(index.starts[groups[0]]), int(index.stops[groups[-1]])
         content = self._range(asked, start, stop - start)
         found = []
-        for group in groups.tolist():
+        for group in groups:
             piece = content[index.starts[group] - start : index.stops[group] - start]
             found.append(decode_group(index, group, piece, asked.part, asked.schema, asked.owner))
         return found

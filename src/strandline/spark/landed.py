@@ -120,7 +120,7 @@ class Load:
             updates = updates.add_column(len(schema.names), field, constant(0, updates.num_rows))
         hashes = row_base(updates.select(list(schema.names)), schema.ids)
         times, diffs = (updates.column(name).to_numpy() for name in (TIME_COLUMN, DIFF_COLUMN))
-        self.parts += bench.put_updates(updates, untimed=untimed)
+        self.parts += bench.put_updates(updates, untimed=untimed, hashes=hashes)
         add_digests(self.digests, per_time(hashes, times, diffs))
         self.few = None
 

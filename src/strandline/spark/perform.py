@@ -79,7 +79,9 @@ def append(
             few = checked.updates if bounds else checked.updates.drop_columns([TIME_COLUMN])
             return Answer(rows=_stream(few), rows_in=rows, bytes_in=size)
         if checked.updates.num_rows:
-            parts += bench.put_updates(checked.updates, untimed=bounds is None)
+            parts += bench.put_updates(
+                checked.updates, untimed=bounds is None, hashes=checked.hashes
+            )
             add_digests(digests, checked.digests)
     return Answer(tuple(parts), packed(digests), rows_in=rows, bytes_in=size)
 
@@ -173,7 +175,9 @@ def upsert(bench: Bench, blocks: PartLookup, errand: Errand) -> Answer:
             room -= updates.nbytes
             outcome.few.append(updates)
             continue
-        outcome.parts += bench.put_updates(updates, untimed=errand.time is not None)
+        outcome.parts += bench.put_updates(
+            updates, untimed=errand.time is not None, hashes=resolved.hashes
+        )
         add_digests(outcome.digests, digests_of(resolved))
     return Answer(
         parts=tuple(outcome.parts),

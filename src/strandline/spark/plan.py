@@ -20,6 +20,7 @@ from strandline.spark.instruction import RangeWork, Staged
 from strandline.spark.schedule import (
     RANGE_BYTES,
     TASK_KEYS,
+    TASK_PARTS,
     Span,
     pack,
     split_bytes,
@@ -119,7 +120,9 @@ def decoded_inline(inline: Inline, schema: Schema, shard: str, as_of: int) -> pa
 def ranges(came: Gathered, there: Stored, slots: int) -> list[list[RangeWork]]:
     """The ranges of each task, in order of place."""
     works = [
-        work for lo, hi in _stretches(came, slots) if (work := _work(came, there, lo, hi)).weight
+        work
+        for lo, hi in _stretches(came, len(there.parts), slots)
+        if (work := _work(came, there, lo, hi)).weight
     ]
     packed = pack([work.weight for work in works], task_count(len(works), slots))
     return [[works[at] for at in each] for each in packed]
@@ -142,10 +145,11 @@ def everywhere(there: Stored) -> RangeWork:
     return RangeWork(0, PLACE_MAX, parts=there.parts, inline=_stream(there.inline))
 
 
-def _stretches(came: Gathered, slots: int) -> list[tuple[int, int]]:
+def _stretches(came: Gathered, parts: int, slots: int) -> list[tuple[int, int]]:
     if not came.staged:
         # Keys are counted, so each stretch has as many: one for each slot, and none waits.
-        tasks = min(slots, -(-len(came.places) // TASK_KEYS))
+        wanted = max(-(-len(came.places) // TASK_KEYS), -(-parts // TASK_PARTS))
+        tasks = min(slots, wanted)
         rows_bytes = 0 if came.rows is None else came.rows.nbytes
         return split_keys(came.places, max(tasks, -(-rows_bytes // RANGE_BYTES), 1))
     return _by_bytes(_spans(came), slots)

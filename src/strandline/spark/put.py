@@ -47,11 +47,24 @@ class Bench:
     sleep: Callable[[float], None]
     """Takes milliseconds."""
 
-    def put_updates(self, updates: pa.Table, *, untimed: bool) -> list[Part]:
-        """Updates as parts; `untimed` ones are all at one time, which only their facts tell."""
+    def put_updates(
+        self, updates: pa.Table, *, untimed: bool, hashes: U64 | None = None
+    ) -> list[Part]:
+        """Updates as parts; `untimed` ones are all at one time, which only their facts tell.
+
+        `hashes` are the row hashes of the updates, if they are known.
+        """
         laid = lay_out(updates, self.ground.schema)
-        pieces = cut(laid, rows_max=self.ground.part_rows, bytes_max=self.ground.part_bytes)
-        return [self._put_part(piece, untimed=untimed) for piece in pieces]
+        if hashes is not None and laid.order is not None:
+            hashes = hashes[laid.order]
+        parts: list[Part] = []
+        start = 0
+        for piece in cut(laid, rows_max=self.ground.part_rows, bytes_max=self.ground.part_bytes):
+            stop = start + piece.updates.num_rows
+            known = None if hashes is None else hashes[start:stop]
+            parts.append(self._put_part(piece, known, untimed=untimed))
+            start = stop
+        return parts
 
     def put_rows(self, table: pa.Table, places: U64) -> Staged:
         """Rows in order of `places`, as an object of slices."""
@@ -92,13 +105,13 @@ class Bench:
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
         return self.patient(lambda: self.blob.get_range(key, start, length))
 
-    def _put_part(self, piece: Laid, *, untimed: bool) -> Part:
+    def _put_part(self, piece: Laid, hashes: U64 | None, *, untimed: bool) -> Part:
         ground = self.ground
 
         def attempt() -> Part:
             key = part_key(ground.shard_id, ground.writer, self.random.token())
             owner = Owner(ground.shard_id, key)
-            built = build_delta(piece, ground.schema, owner, untimed=untimed)
+            built = build_delta(piece, ground.schema, owner, hashes=hashes, untimed=untimed)
             self.blob.put(key, built.encoded)
             return built.part
 

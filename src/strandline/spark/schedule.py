@@ -32,6 +32,8 @@ RANGE_BYTES = 32 * 1024 * 1024
 """What came for one range, at most about; old rows, updates and a part come on top."""
 TASK_KEYS = 4096
 """Fewer keys than this are not worth a task of their own."""
+TASK_PARTS = 16
+"""More parts than this are worth another task: what is cold of them has to be read."""
 RETURNED_TASKS = 64
 """Only the first tasks of a job may return rows, so that a bound holds for all of them."""
 RETURNED_BYTES = 512 * 1024

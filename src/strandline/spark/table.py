@@ -88,9 +88,17 @@ class Table:
         return scan.changes(start, (0 if newest is None else newest + 1) if end is None else end)
 
     def append(
-        self, df: DataFrame, *, lower: Time | None = None, upper: Time | None = None
+        self,
+        df: DataFrame,
+        *,
+        lower: Time | None = None,
+        upper: Time | None = None,
+        by_place: bool | None = None,
     ) -> Landed | UpperMismatch:
         """Append the rows of a DataFrame at the next time: one Spark job, one commit.
+
+        A second job puts an append to a keyed table by place if it is large, so that a lookup
+        finds a key in one part and not in every task's; `by_place` says yes or no to it.
 
         Others that write at the same time only delay it. With `lower` and `upper` the rows have a
         column `_time` within `[lower, upper)`, which is settled if it starts at the table's upper;
@@ -98,8 +106,9 @@ class Table:
         """
         jobs = self._jobs(df.sparkSession)
         if lower is None and upper is None:
-            return append(self._desk, jobs, df)
-        return append_at(self._desk, jobs, df, *_interval(lower, upper))
+            return append(self._desk, jobs, df, by_place=by_place)
+        bounds = _interval(lower, upper)
+        return append_at(self._desk, jobs, df, bounds, by_place=by_place)
 
     def upsert(
         self,

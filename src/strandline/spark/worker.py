@@ -24,12 +24,15 @@ from strandline.spark.cache import BlockCache
 from strandline.spark.errands import Errands
 from strandline.spark.instruction import Merge, Site, Staged, decode_ground, encode_answer
 from strandline.spark.merging import merged
+from strandline.spark.parcels import unwrap
+from strandline.spark.placing import decode_placing
 from strandline.spark.put import Bench
 from strandline.spark.relay import wrapped
 from strandline.spark.scanplan import decode_work
 from strandline.spark.schedule import returnable
 from strandline.spark.source_fetch import fetch_kept
 from strandline.spark.source_rows import change_updates, snapshot_rows
+from strandline.spark.strips import put_strips
 from strandline.store.locate import open_blob
 from strandline.system import SystemRandom, SystemTasks
 
@@ -186,6 +189,18 @@ def merge_units(
         listed = _merges.decode(units)
         for at in numbers_in(batches):
             yield _answer(bench, replace(merged(bench, listed[at]), number=at))
+
+
+def place_parts(
+    site: bytes, parcels: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Each row is the number of what a task is told to put by place."""
+    with reporting():
+        bench = bench_of(site)
+        told = unwrap(parcels)
+        for at in numbers_in(batches):
+            placing = decode_placing(told.of(at, bench.get_range))
+            yield _answer(bench, put_strips(bench, placing))
 
 
 # What they stand on.
