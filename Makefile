@@ -35,7 +35,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
 # Tests that share a Spark session share a worker, and so a JVM; the others go where there is room.
 PYTEST := -m pytest -n $(JOBS) --dist loadgroup --durations=20
 
-.PHONY: help setup java maven check unit test floor simulate chaos bench peers broker demo lock clean
+.PHONY: help setup java maven check unit test slow floor simulate chaos bench peers broker demo lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ unit: setup  ## fast tests only: no many-seed simulation, no real processes, no 
 test: check $(FLOOR)/.ready broker  ## everything that must pass before a change lands
 	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 	$(MAKE) floor ARGS="-m floor"
+
+slow: setup broker  ## the long tests that `make test` leaves out
+	@$(BIN)/python $(PYTEST) -m slow $(ARGS)
 
 floor: setup $(FLOOR)/.ready  ## the tests of Spark, on the oldest Spark that we support
 	@$(FLOOR)/bin/python -m pytest tests/spark $(ARGS)

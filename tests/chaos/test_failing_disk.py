@@ -19,7 +19,7 @@ STRACE = shutil.which("strace")
 
 # The call, the error, and which calls of each thread fail (`5+3`: the 5th and every third after).
 FAULTS = [
-    ("fdatasync", "EIO", "5"),
+    pytest.param("fdatasync", "EIO", "5", marks=pytest.mark.slow),
     ("fdatasync", "EIO", "7+4"),
     ("fsync", "EIO", "4+5"),
     ("pwrite64", "ENOSPC", "20+9"),

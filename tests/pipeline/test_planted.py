@@ -27,6 +27,7 @@ from strandline.journal.log import Journal
 from strandline.pipeline import finish, meaning, place, planner, replica, upstream
 from strandline.pipeline.auditor import Auditor
 from strandline.pipeline.upstream import Upstream
+from strandline.testing import computing
 from strandline.testing.lab import Lab
 
 

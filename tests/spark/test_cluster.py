@@ -116,7 +116,7 @@ def first_id(part: Path) -> int:
     return pq.ParquetFile(part).read(["id"])["id"][0].as_py()
 
 
-@pytest.mark.parametrize("victim", ["executor", "worker"])
+@pytest.mark.parametrize("victim", ["executor", pytest.param("worker", marks=pytest.mark.slow)])
 def test_killing_it_while_it_writes_leaves_orphans_only(
     connected: Driver, standalone: Standalone, folder: Path, victim: str
 ) -> None:
@@ -143,6 +143,7 @@ def test_killing_it_while_it_reads_changes_nothing(
     assert connected.answer() == truth["df"]
 
 
+@pytest.mark.slow
 def test_a_local_cluster_gives_what_local_mode_gives(
     truth: dict[str, list[str]], tmp_path: Path
 ) -> None:

@@ -83,7 +83,13 @@ def conf(spark):
 
 @pytest.mark.parametrize(
     ("partitions", "adaptive", "placed"),
-    [(1, True, False), (2, False, True), (4, True, True), (8, False, False), (1, False, True)],
+    [
+        (1, True, True),
+        (4, False, False),
+        pytest.param(2, True, True, marks=pytest.mark.slow),
+        pytest.param(4, True, True, marks=pytest.mark.slow),
+        pytest.param(8, False, True, marks=pytest.mark.slow),
+    ],
 )
 def test_both_engines_agree_on_every_operation(spark, tmp_path, partitions, adaptive, placed, conf):
     conf("spark.sql.adaptive.enabled", str(adaptive).lower())

@@ -92,7 +92,7 @@ def undivided() -> dict[str, list[Digest]]:
 
 @pytest.mark.parametrize(
     ("partitions", "adaptive"),
-    [(1, "true"), (2, "false"), (4, "true"), (8, "false"), (8, "true")],
+    [(1, "true"), (2, "false"), (4, "true"), (8, "false")],
 )
 def test_results_are_the_same_however_the_work_is_divided(
     spark, store, conf, undivided, partitions, adaptive

@@ -96,6 +96,7 @@ CONNECTED = """
 
 @pytest.mark.spark
 @pytest.mark.process
+@pytest.mark.slow
 def test_a_session_of_spark_connect_does_as_well(tmp_path):
     script = tmp_path / "connected.py"
     script.write_text(textwrap.dedent(CONNECTED))

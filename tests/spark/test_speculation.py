@@ -138,7 +138,7 @@ def test_a_second_attempt_overtakes_one_that_saves(
 @pytest.mark.parametrize(
     ("verb", "winner"),
     [
-        ("upsert", 1),
+        pytest.param("upsert", 1, marks=pytest.mark.slow),
         pytest.param("upsert", 0, marks=pytest.mark.slow),
         pytest.param("append", 0, marks=pytest.mark.slow),
         pytest.param("append", 1, marks=pytest.mark.slow),

@@ -175,7 +175,7 @@ def test_a_thousand_batches_are_rewritten_a_few_times_each_while_no_time_may_mer
     assert model.biggest <= POLICY.unit_bytes
 
 
-@pytest.mark.parametrize("size", [50_000, 3 * MIB])
+@pytest.mark.parametrize("size", [50_000, pytest.param(3 * MIB, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lag", [0, 20, 300])
 @pytest.mark.parametrize("inserts", [0.0, 0.5])
 def test_a_thousand_batches_of_retractions_and_insertions_cost_less_than_twenty_times(
