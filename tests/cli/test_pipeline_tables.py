@@ -33,7 +33,13 @@ DOCUMENT = {
             "host": EVIL,
             "pid": 7,
             "seen_seconds_ago": 9.0,
-            "audit": {"verified": 1200, "differed": 0, "skipped": 3, "told": ["4 to 6: cut"]},
+            "audit": {
+                "verified": 1200,
+                "differed": 0,
+                "skipped": 3,
+                "inputs": 0,
+                "told": ["4 to 6: cut"],
+            },
         }
     ],
     "transactions": [

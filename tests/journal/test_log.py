@@ -40,7 +40,7 @@ KEY = "journal/shop"
 
 def faulty(lab: Lab, kind: FaultKind, nth: int = 0, call: str = "consensus.compare_and_set"):
     """A journal with one fault, and the world in which what is late can happen."""
-    env = lab.env()
+    env = lab.env(read_deadline_ms=500)
     plan = FailNth(nth, Fault(kind), lambda name, key: name == call and key == KEY)
     world = PlainWorld()
     object.__setattr__(env, "consensus", FaultyConsensus(env.consensus, plan, world))
@@ -213,6 +213,24 @@ def test_what_grew_old_between_two_attempts_stays_in_doubt(lab: Lab) -> None:
     with pytest.raises(MaybeAppliedError):
         journal.propose(standing, [record])
     assert journal.refresh() == standing
+
+
+def test_a_clock_that_stops_after_an_attempt_leaves_it_in_doubt(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, standing, record = _old_by_now(lab, FaultKind.LOST_REQUEST)
+    write = journal.entries.write
+
+    def refused() -> int:
+        raise NotAppliedError("no clock")
+
+    def stopping(seqno: SeqNo, data: bytes) -> CasResult:
+        monkeypatch.setattr(type(journal.env.consensus), "now_ms", lambda _: refused())
+        return write(seqno, data)
+
+    monkeypatch.setattr(journal.entries, "write", stopping)
+    with pytest.raises(MaybeAppliedError):
+        journal.propose(standing, [record])
 
 
 def test_what_may_not_follow_is_never_written(lab: Lab) -> None:

@@ -115,6 +115,27 @@ def test_what_was_cut_before_it_looked_is_skipped_and_noted(store: Store) -> Non
     replica.close()
 
 
+def test_what_is_committed_right_after_a_cut_is_verified(store: Store) -> None:
+    replica = Replica(rig_of(store, retain=1))
+    auditor = Auditor(rig_of(store))
+    for at in (2, 4, 5, 6):
+        while replica.standing.next_t < at:
+            replica.step()
+        if at == 2:
+            auditor.step()
+            continue
+        replica.want(Want.CHECKPOINT)
+        while replica.wants():
+            replica.step()
+    auditor.step()
+    assert auditor.audit.skipped == 4
+    while replica.standing.next_t < 9:
+        replica.step()
+    assert _looked(auditor) == (3, 4)
+    auditor.close()
+    replica.close()
+
+
 def test_another_program_reads_what_was_read_and_is_not_promoted_here(store: Store) -> None:
     replica = Replica(rig_of(store))
     while replica.standing.next_t < 2:
@@ -124,7 +145,8 @@ def test_another_program_reads_what_was_read_and_is_not_promoted_here(store: Sto
     run(replica)
     while not other.step():
         pass
-    assert (other.audit.verified, other.audit.told) == (8, ())
+    # Only what it read was compared: that is no verification of what was answered.
+    assert (other.audit.verified, other.audit.inputs, other.audit.told) == (0, 8, ())
     replica.close()
     with pytest.raises(UsageError, match="read-only"):
         other.want(Want.PROMOTE)

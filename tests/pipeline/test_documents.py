@@ -36,7 +36,7 @@ def test_the_names_stay():
         *("started", "seen_seconds_ago", "audit"),
     ]
     assert status["replicas"][0]["audit"] is None, "it writes"
-    assert list(audit_document(Audit())) == ["verified", "differed", "skipped", "told"]
+    assert list(audit_document(Audit())) == ["verified", "differed", "skipped", "inputs", "told"]
     assert list(status["transactions"][0]) == [
         *("transaction", "state", "time", "opened", "touched", "chunks", "rows"),
     ]

@@ -203,6 +203,7 @@ def audit_text(audit: object) -> str:
     said = f"verified {number(audit['verified'])}"
     for word in ("differed", "skipped"):
         said += f", {word} {number(audit[word])}" if audit[word] else ""
+    said += f", inputs alone {number(audit['inputs'])}" if audit["inputs"] else ""
     told = _texts(audit["told"])
     return f"{said} ({'; '.join(told)})" if told else said
 

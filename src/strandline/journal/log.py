@@ -119,7 +119,7 @@ class Journal:
         data = self._encode(seqno, entry)
         doubt: MaybeAppliedError | None = None
         for _ in self._rounds():
-            if self._may_be_swept(fresh):
+            if self._may_be_swept(fresh, doubt):
                 return self._too_late(doubt)
             try:
                 result = self.entries.write(seqno, data)
@@ -194,9 +194,13 @@ class Journal:
         slim = msgspec.structs.replace(entry, links=(), spilled=spilled)
         return encode_entry(self.pipeline, seqno, slim)
 
-    def _may_be_swept(self, fresh: Sequence[StagedRef]) -> bool:
+    def _may_be_swept(self, fresh: Sequence[StagedRef], doubt: MaybeAppliedError | None) -> bool:
         """Asked before each attempt: this process may have stood still since the one before."""
-        now_ms = self.env.patient(self.env.consensus.now_ms) if fresh else 0
+        try:
+            now_ms = self.env.patient(self.env.consensus.now_ms) if fresh else 0
+        except StoreError as error:
+            # That the clock can't be read does not undo an attempt whose fate is unknown.
+            raise doubt or error from error
         return any(is_stale(ref, now_ms) for ref in fresh)
 
     def _too_late(self, doubt: MaybeAppliedError | None) -> Lost:

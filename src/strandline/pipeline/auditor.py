@@ -4,7 +4,7 @@ It begins where it joins, and holds what it reads under leases of its own. What 
 between equal versions is `ReplayDivergedError`; between unequal versions it is noted.
 
     a lease was lost          it goes on where it was, if what it reads is still there
-    the journal was cut, or   everything up to now is skipped, and it joins anew
+    the journal was cut, or   everything up to now is skipped, and it goes on from there
     history was merged
     rows are gone             the transaction that took them is skipped
 
@@ -13,6 +13,7 @@ What it skips it says, with the reason (`audit`): it counts as verified only wha
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -125,7 +126,8 @@ class Auditor:
         try:
             self._hold(at, t)
             for recorded in self._next():
-                self._count(again(self._rig, self._planner, recorded, deltas=deltas))
+                found = again(self._rig, self._planner, recorded, deltas=deltas)
+                self._count(found, whole=deltas)
         except SinceError as error:
             self._skip_to(standing, t, f"their history was merged: {error}")
         except (ConflictError, UsageError):
@@ -137,26 +139,35 @@ class Auditor:
         return self._journal.first() > at.lsn + 1
 
     def _skip_to(self, standing: Standing, t: Time, reason: str) -> None:
-        """Join anew where the pipeline stands; what lies between was not verified."""
+        """Go on where the pipeline stands; what lies between was not verified. From exactly there:
+        what is committed from now on would be neither verified nor skipped otherwise."""
         stop = standing.next_t
         which = f"{t}" if stop == t + 1 else f"{t} to {stop - 1}"
         self._tell(f"{which}: {reason}", skipped=stop - t)
         self.close()
-        self._at = None
+        self._at = standing
+        # Not there yet, or merged already: then the next one is skipped as well, by name.
+        with suppress(NotFoundError, SinceError):
+            self._hold(standing, stop)
 
-    def _count(self, found: Replayed) -> None:
+    def _count(self, found: Replayed, *, whole: bool) -> None:
         if found.skipped:
             self._tell(f"{found.t}: {found.skipped}", skipped=1)
         elif found.noted:
             self._tell(f"{found.t}: {'; '.join(found.noted)}", differed=1)
-        else:
+        elif whole:
             self._audit = msgspec.structs.replace(self._audit, verified=self._audit.verified + 1)
+        else:
+            self._audit = msgspec.structs.replace(self._audit, inputs=self._audit.inputs + 1)
 
     def _tell(self, text: str, *, skipped: int = 0, differed: int = 0) -> None:
         before = self._audit
         told = (*before.told, text)[-_TOLD:]
-        self._audit = Audit(
-            before.verified, before.differed + differed, before.skipped + skipped, told
+        self._audit = msgspec.structs.replace(
+            before,
+            differed=before.differed + differed,
+            skipped=before.skipped + skipped,
+            told=told,
         )
 
     def _next(self) -> Iterator[Recorded]:

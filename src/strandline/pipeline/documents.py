@@ -108,5 +108,6 @@ def audit_document(audit: Audit) -> Document:
         "verified": audit.verified,
         "differed": audit.differed,
         "skipped": audit.skipped,
+        "inputs": audit.inputs,
         "told": list(audit.told),
     }

@@ -41,6 +41,8 @@ class Audit(msgspec.Struct, frozen=True, array_like=True):
     """How many it did not compute."""
     told: tuple[str, ...] = ()
     """The last of those that differed or were skipped, with the reason."""
+    inputs: int = 0
+    """Of how many it compared the inputs alone, because it has another program: not verified."""
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from strandline.spark.instruction import Answer
     from strandline.spark.jobs import Jobs
 
+_UPDATE_BYTES = 16
+
 
 def append(desk: Desk, jobs: Jobs, frame: DataFrame, *, by_place: bool | None = None) -> Landed:
     """Append at the next time; others that write as well only delay it.
@@ -78,7 +80,8 @@ def append_at(
 
 
 def _unpacked(answers: Sequence[Answer]) -> int:
-    return sum(answer.bytes_in for answer in answers)
+    """What the rows take in memory as updates: with a time and a diff each."""
+    return sum(answer.bytes_in + _UPDATE_BYTES * answer.rows_in for answer in answers)
 
 
 def _counted(load: Load, answers: Sequence[Answer]) -> int:
