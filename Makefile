@@ -16,7 +16,8 @@ QUIET  := -m pip --disable-pip-version-check --no-input
 PIP    := $(BIN)/python $(QUIET)
 MAVEN  := mvn --quiet --batch-mode -Dmaven.wagon.rto=60000 -Daether.connector.requestTimeout=60000
 JAVA   := openjdk-17-jre-headless
-JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+# One more than there are cores: many tests wait for processes that they started.
+JOBS   ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 SEED   ?=
 CYCLES ?= 200
 LONG   ?=

@@ -27,7 +27,7 @@ def test_s56_25_kills_change_nothing(tmp_path: Path, seed: int | None) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("cluster")
 def test_s56_3_kills_of_a_driver_of_spark_change_nothing(tmp_path: Path, seed: int | None) -> None:
     """Beside a run of the reference engine: both have the same digests."""
     chosen = SEED if seed is None else seed

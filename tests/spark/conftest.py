@@ -25,7 +25,8 @@ if ROOT not in sys.path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs Spark is marked so, and goes to one worker: each JVM takes seconds to start.
+    """What needs Spark is marked so, and goes to one worker: each JVM takes seconds to start. Tests
+    that start one of their own go to another.
 
     On a busy machine it takes a minute, and the test that happens to come first is charged for it.
     """
@@ -33,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            shared = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if shared else "cluster"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
