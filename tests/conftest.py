@@ -45,6 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(BROKER_TIMEOUT_S))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tests of a group share a worker only if pytest and pytest-xdist understand each other."""
+    if not getattr(session.config.option, "loadgroup", False):
+        return
+    for item in session.items:
+        if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+            raise pytest.UsageError("pytest-xdist overlooks groups of tests: take another pytest")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name each test that had no broker: silence would look like a pass."""
     skipped = terminalreporter.stats.get("skipped", [])
