@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.journal import test_log
+from tests.journal import test_log_staged
 from tests.pipeline import (
     test_auditor,
     test_evolve,
@@ -87,7 +87,7 @@ BUGS = [
         lambda history, _: history.partition("@")[0],
         test_place.test_a_view_that_is_rolled_back_is_another_lineage_of_the_same_shard),
     Bug("nothing that may be swept gets on record", Journal, "_may_be_swept", lambda *_: False,
-        test_log.test_what_was_staged_long_ago_is_not_put_on_record),
+        test_log_staged.test_what_was_staged_long_ago_is_not_put_on_record),
     Bug("who lost a lease says what it skips", Auditor, "renew", _from_now_on,
         test_auditor.test_a_lost_lease_loses_nothing_while_its_history_is_there),
 ]  # fmt: skip
