@@ -30,10 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--cycles", type=int, default=25, help="how often a chaos test kills (25)")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the broker is marked so, and goes to one worker: it takes seconds to start.
 
-    What needs Spark too goes where Spark is, and that worker has a broker of its own.
+    What needs Spark too goes where Spark is, and that worker has a broker of its own. Groups are
+    there before pytest-xdist looks for them.
     """
     for item in items:
         if "broker" not in getattr(item, "fixturenames", ()):
