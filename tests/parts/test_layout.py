@@ -122,6 +122,14 @@ def test_parts_overlap_a_range_of_places_with_both_ends_included():
         assert overlapping(lo, hi, lo=first, hi=last).tolist() == expected
 
 
+def test_what_lies_between_two_places_has_both_of_them():
+    laid = Laid(pa.table({"k": [1, 2, 3, 4]}), np.array([10, 20, 20, 2**64 - 1], np.uint64))
+    assert laid.between(10, 20).updates["k"].to_pylist() == [1, 2, 3]
+    assert laid.between(11, 19).updates.num_rows == 0
+    assert laid.between(20, 2**64 - 1).places.tolist() == [20, 20, 2**64 - 1]
+    assert Laid(laid.updates, None).between(1, 2).updates.num_rows == 4
+
+
 def test_a_slice_keeps_places_and_order_together():
     laid = lay_out(updates([4, 3, 2, 1]), KEYED)
     piece = laid.slice(1, 3)

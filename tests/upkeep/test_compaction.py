@@ -240,6 +240,42 @@ def test_a_full_compaction_leaves_bases_alone_and_is_then_at_rest():
     assert plan(model.state, {}, POLICY) == []
 
 
+@pytest.mark.parametrize("slots", [1, 2, 8, 100])
+@pytest.mark.parametrize("total", [60, 200, 335, 700, 3000])
+@pytest.mark.parametrize("inserts", [0.0, 1.0])
+def test_a_full_merge_that_tasks_share_leaves_nothing_for_the_next_round(slots, total, inserts):
+    policy = replace(POLICY, slots=slots)
+    model = Model(policy=policy, inserts=inserts)
+    for t in range(10):
+        model.append(total * MIB // 10, since=t)
+    model.settle(full=True)
+    sizes = [each.size for each in model.parts]
+    assert all(each.base for each in model.parts)
+    assert len(sizes) == 1 or min(sizes) >= 60 * MIB
+    # Whoever comes next has no tasks, and finds the same parts good.
+    assert plan(model.state, {}, POLICY) == []
+    assert plan(model.state, {}, policy, full=True) == []
+
+
+def test_more_units_are_planned_where_more_tasks_wait_for_them():
+    bases = [
+        part(f"b{n}", size=200 * MIB, place=(n << 58, ((n + 1) << 58) - 1), base=True, level=BOTTOM)
+        for n in range(64)
+    ]
+    tops = [
+        part(f"p{n}", size=90 * MIB, t=(1, 1), place=(n << 58, ((n + 1) << 58) - 1))
+        for n in range(64)
+    ]
+    batches = (Batch(0, 1, tuple(bases)), Batch(1, 2, tuple(tops)))
+    facts = {"name": "s", "id": "s0", "schema": KEYED, "upper": Frontier(2), "since": Frontier(1)}
+    state = State(batches=batches, **facts)
+    counts = {
+        slots: len(plan(state, {}, replace(POLICY, slots=slots), full=True))
+        for slots in (0, 2, 8, 100)
+    }
+    assert counts == {0: 8, 2: 8, 8: 16, 100: 64}
+
+
 def test_a_shard_without_a_key_is_merged_into_parts_of_full_size_and_left_there():
     model = Model(schema=UNKEYED)
     for t in range(300):

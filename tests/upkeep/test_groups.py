@@ -7,6 +7,8 @@ import pytest
 
 from strandline.errors import CorruptionError
 from strandline.parts import parquet
+from strandline.parts.layout import places_of
+from strandline.parts.part import PLACE_MAX
 from strandline.upkeep import groups
 from strandline.upkeep.groups import PartGroups
 
@@ -33,6 +35,36 @@ def test_row_groups_together_are_the_part(table):
     assert [each.num_rows for each in found] == [1024, 1024, 1024, 1024, 904]
     [whole] = table.tables()
     assert pa.concat_tables(found).equals(whole)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_spans_of_places_together_are_the_part_and_read_their_share_of_it(
+    table, monkeypatch, whole
+):
+    [part] = table.parts()
+    if whole:
+        monkeypatch.setattr(groups, "WHOLE_BYTES", part.size)
+    borders = [2**62, 2**63 + 12345, 2**63 + 2**62]
+    spans = list(zip([0, *borders], [*(each - 1 for each in borders), PLACE_MAX], strict=True))
+    found = []
+    for lo, hi in spans:
+        piece = pa.concat_tables(groups_of(table, part).tables((lo, hi)))
+        places = places_of(piece, table.state.schema)
+        assert lo <= places.min() <= places.max() <= hi
+        found.append(piece)
+    [everything] = table.tables()
+    assert pa.concat_tables(found).equals(everything)
+    if not whole:
+        assert len(list(groups_of(table, part).tables((0, 2**60)))) == 1
+
+
+def test_a_damaged_group_is_noticed_by_whoever_reads_a_span_of_it(table, lab):
+    [part] = table.parts()
+    broken = bytearray(lab.blob.get(part.key))
+    broken[100] ^= 0x10
+    lab.blob._objects[part.key] = bytes(broken)
+    with pytest.raises(CorruptionError, match=part.key):
+        list(groups_of(table, part).tables((0, 2**62)))
 
 
 def test_a_damaged_byte_anywhere_is_noticed(table, lab):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -10,7 +12,8 @@ from strandline.model.digest import Digest
 from strandline.shard.settings import Settings
 from strandline.upkeep.compaction import plan
 from strandline.upkeep.merge import merge, output_bytes
-from strandline.upkeep.units import Policy
+from strandline.upkeep.spans import spans
+from strandline.upkeep.units import Policy, policy_of
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -41,6 +44,42 @@ def test_outputs_add_up_to_the_inputs_and_report_progress(key):
             assert made.total == expected
             assert all(part.key.startswith(f"{state.id}/{writer.id}/") for part in made.parts)
             assert seen[-1] == 200
+
+
+def facts(parts):
+    return [
+        (each.rows, each.digest, each.place_lo, each.place_hi, each.base, each.level)
+        for each in parts
+    ]
+
+
+@pytest.mark.parametrize("slots", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize("inline_max", [0, 10_000])
+def test_the_spans_of_a_unit_give_the_same_parts_as_one_merge_of_it(slots, inline_max):
+    """Splits included; with rows inline, and with retractions that a part before them explains."""
+    settings = Settings(inline_max_bytes=inline_max, part_target_rows=1000)
+    policy = replace(policy_of(settings), slots=8)
+    with strandline.open("memory://", upkeep=False, settings=settings) as store:
+        shard = store.shard("t", schema=COLUMNS, key=["id"])
+        with shard.writer() as writer:
+            ids = list(range(6000))
+            writer.append(pa.table({"id": ids, "name": ["x"] * 6000}))
+            gone = pa.table({"id": ids[::7], "name": ["x"] * 858, "_diff": [-1] * 858})
+            writer.append(gone)
+            writer.append(pa.table({"id": [9001, 9002], "name": ["y", "z"]}))
+            state = shard.state()
+            unit = next(unit for unit in plan(state, {}, policy, full=True) if unit.parts)
+            assert unit.halvings == 4
+            pieces = [replace(unit, span=span) for span in spans(unit, slots, 1)]
+            assert len(pieces) == max(1, 2 * slots)
+            limit = output_bytes(policy)
+            whole = merge(store.env, state, unit, writer=writer.id, bytes_max=limit)
+            made = [
+                part
+                for piece in pieces
+                for part in merge(store.env, state, piece, writer=writer.id, bytes_max=limit).parts
+            ]
+            assert facts(made) == facts(whole.parts)
 
 
 def test_whoever_watches_can_end_it():

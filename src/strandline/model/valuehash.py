@@ -59,7 +59,7 @@ CLASS_STRUCT = 0x2F73477D6A4563CA
 _MASK = 2**64 - 1
 _CANONICAL_NAN = 0x7FF8000000000000
 _DAY_MS = 86_400_000
-BLOCK = 1 << 16
+BLOCK = 1 << 18
 """Values that are hashed at once: few enough that the temporaries stay in the cache."""
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

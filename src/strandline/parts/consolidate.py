@@ -4,9 +4,8 @@
     as_of(u, t)         consolidate(updates of u at or before t, all moved to t)
     overlay(base, u)    rows(base) + u, where only rows of the base that u may retract are summed
 
-Two rows are equal if all their values are, as the row hash sees it: null equals null, NaN equals
-NaN, and -0.0 equals 0.0; of equal rows the first one stays. Nested values are compared by their
-64-bit hash, all others by value. Order is kept: rows come in the order of their first occurrence.
+Rows are equal as `equality` has it: null equals null, NaN equals NaN, and -0.0 equals 0.0; of equal
+rows the first one stays. Order is kept: rows come in the order of their first occurrence.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.types as is_
 
 from strandline.errors import UsageError
+from strandline.model.equality import frame_of, names_of
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN as DIFF, TIME_COLUMN as TIME
-from strandline.model.valuehash import value_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,43 +131,14 @@ def _diff_field(updates: pa.Table) -> pa.Field:
 
 def _sums(keys: pa.Table, diffs: pa.ChunkedArray) -> tuple[I64, I64]:
     """For each distinct row whose diffs do not cancel: its first position, and their sum."""
-    # Polars starts threads when it is imported, which a forked child would not have.
-    import polars as pl  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415 - as late as in `equality`
 
-    names = [f"c{n}" for n in range(keys.num_columns)]
-    comparable = [_comparable(column) for column in keys.columns]
-    numbered = pa.table(
-        [*comparable, diffs, np.arange(len(diffs), dtype=np.int64)], [*names, "diff", "position"]
-    )
-    frame = pl.from_arrow(numbered, rechunk=False)
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError("a table did not become a frame")
+    names = names_of(keys)
+    frame = frame_of(keys, diff=diffs, position=np.arange(len(diffs), dtype=np.int64))
     totals = (pl.col("position").min(), pl.col("diff").sum())
     groups = frame.group_by(names).agg(*totals) if names else frame.select(*totals)
     kept = groups.filter(pl.col("diff") != 0).sort("position")
     return kept["position"].to_numpy(), kept["diff"].to_numpy()
-
-
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """A column that is equal wherever this one is, in a type that groups exactly."""
-    kind = column.type
-    if is_.is_nested(kind):
-        return pa.array(value_hashes(column), mask=column.is_null().to_numpy())
-    if is_.is_dictionary(kind):
-        return _comparable(column.cast(kind.value_type))
-    if is_.is_temporal(kind):
-        return column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    for test, plainer in _PLAINER:
-        if test(kind):
-            return column.cast(plainer)
-    return column
-
-
-_PLAINER = (
-    (is_.is_decimal256, pa.string()),
-    (is_.is_fixed_size_binary, pa.binary()),
-    (is_.is_float16, pa.float32()),
-)
 
 
 def _fingerprints(table: pa.Table, names: Sequence[str]) -> pa.ChunkedArray | pa.Array:

@@ -50,6 +50,14 @@ class Laid:
             None if self.order is None else self.order[start:stop],
         )
 
+    def between(self, lo: int, hi: int) -> Laid:
+        """What lies at the places from `lo` to `hi`, both inclusive; all of it without a key."""
+        if self.places is None:
+            return self
+        start = int(np.searchsorted(self.places, np.uint64(lo), side="left"))
+        stop = int(np.searchsorted(self.places, np.uint64(hi), side="right"))
+        return self.slice(start, stop)
+
 
 def places_of(rows: pa.Table, schema: Schema) -> U64 | None:
     """The place of each row, or `None` if the shard has no key."""

@@ -38,6 +38,7 @@ COUNTERS = {
     "stalls": "times a reader was found stalled",
     "slow_reads": "object reads that took suspiciously long",
     "attendant_errors": "times a replica could not say in the store how it is",
+    "replica_stalls": "times a replica of a pipeline was found stalled",
     "ingest_commands": "commands that an ingest took in",
     "ingest_dropped": "commands that an ingest dropped, because their times were settled",
     "ingest_won": "intervals that an ingest settled itself",

@@ -23,6 +23,16 @@ _VERSIONS = re.compile(r"([0-9]{1,9}) *versions?")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
+def duration_ms(text: str) -> int | None:
+    """`30s`, `5m`, `1h` in milliseconds; `None` if it is no duration.
+
+    >>> duration_ms("5m")
+    300000
+    """
+    found = _DURATION.fullmatch(text.strip())
+    return None if found is None else int(found[1]) * _UNIT_MS[found[2]]
+
+
 def parse_retention(text: str) -> Retention:
     """What people write: `1h`, `7d`, `100 versions`, `1h or 100 versions`, `forever`.
 
@@ -31,13 +41,13 @@ def parse_retention(text: str) -> Retention:
     """
     if text.strip() == "forever":
         return Retention(None, None)
-    duration_ms: int | None = None
+    lasting: int | None = None
     count: int | None = None
     for word in text.split(" or "):
-        duration = _DURATION.fullmatch(word.strip())
+        duration = duration_ms(word)
         versions = _VERSIONS.fullmatch(word.strip())
-        if duration is not None and duration_ms is None:
-            duration_ms = int(duration[1]) * _UNIT_MS[duration[2]]
+        if duration is not None and lasting is None:
+            lasting = duration
         elif versions is not None and count is None and int(versions[1]) > 0:
             count = int(versions[1])
         else:
@@ -45,7 +55,7 @@ def parse_retention(text: str) -> Retention:
                 f"retention {printable(text)} is not understood: write '1h', '7d', "
                 "'100 versions', '1h or 100 versions', or 'forever'"
             )
-    return Retention(duration_ms, count)
+    return Retention(lasting, count)
 
 
 def since_allowed(state: State, *, now_ms: int, committed: Frontier | None) -> Time:

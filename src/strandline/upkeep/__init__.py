@@ -12,6 +12,7 @@ outputs     shell  writes what a merge gives, part by part
 rounds      shell  one round of upkeep of one shard
 runs        pure   which parts count as one run, and which runs are worth merging
 silence     shell  waits until it is known which silent processes are dead
+spans       pure   how finely a unit is cut, and which stretches of it tasks can merge
 terrain     pure   all parts of a shard as columns: where each lies
 units       pure   the numbers of upkeep, its units of work, and when its jobs are due
 upkeep      shell  keeps shards small and quick, in the background or when asked

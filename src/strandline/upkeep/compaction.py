@@ -13,8 +13,9 @@ Sums do not care for order, so any pieces may be merged; these rules say which a
 
 A **range** ends up as one base part of 128 to 256 MB, and is halved when a rewrite would exceed
 that or `range_rows`; cutting the output is all there is to a split. A **unit** never reads more
-than `unit_bytes`. Units of one plan share no piece, so any number may run at once, in any
-process; what another one did first comes out as `Stale`.
+than `unit_bytes`; where `slots` wait for them there are more units, and a full merge is cut finer
+for tasks to share it (see `spans`). Units of one plan share no piece, so any number may run at
+once, in any process; what another one did first comes out as `Stale`.
 
 Parts that the last fold of their range left over have level `RESIDUE`: their rows at `t_min`
 could not be folded then (more retracted than inserted), so they are not tried again for
@@ -30,6 +31,7 @@ import numpy as np
 
 from strandline.parts import ranges
 from strandline.parts.ranges import Range, overlap
+from strandline.upkeep import spans
 from strandline.upkeep.runs import are_merged, lightest, most_over_a_place, paired
 from strandline.upkeep.terrain import MASKS, Lying, Node, Nodes, Terrain
 from strandline.upkeep.units import (
@@ -50,12 +52,6 @@ if TYPE_CHECKING:
     from strandline.parts.chunk import PartTable
     from strandline.parts.part import Batch, Part
     from strandline.shard.state import State
-
-_HALVINGS_MAX = 8
-_SMALL_BASES = 4
-"""So many base parts may share a range, left over from when there was more in it."""
-_UNITS = 8
-"""So many units are planned at a time; then the state has changed anyway."""
 
 
 def plan(
@@ -95,6 +91,7 @@ class _Planner:
         begun: State,
     ) -> None:
         self.policy = policy
+        self.units_max = spans.units_at_once(policy.slots)
         self.since = min(state.readable_from(), begun.readable_from())
         self.keyed = bool(state.schema.key)
         end = begun.batches[-1].upper if begun.batches else 0
@@ -116,7 +113,7 @@ class _Planner:
 
     def add(self, reason: str, chosen: Sequence[Lying], *, base: bool, halvings: int) -> bool:
         """Plan to merge these, with the inline rows between them; `False` if those are taken."""
-        if len(self.units) >= _UNITS:
+        if len(self.units) >= self.units_max:
             return False
         numbers = [each.number for each in chosen]
         homes = self.terrain.home[numbers]
@@ -131,7 +128,7 @@ class _Planner:
                 parts=tuple(each.part for each in chosen),
                 inline=inline,
                 base=base,
-                halvings=min(halvings, _HALVINGS_MAX),
+                halvings=min(halvings, spans.HALVINGS_MAX),
                 level=min(LEVEL_MAX, 1 + max(levels, default=0)),
             )
         )
@@ -151,11 +148,7 @@ class _Planner:
         return chosen
 
     def halvings(self, bulk: float) -> int:
-        """How often a range must be halved for its pieces to be small enough."""
-        count = 0
-        while self.keyed and bulk > self.policy.range_max << count and count < _HALVINGS_MAX:
-            count += 1
-        return count
+        return spans.halvings(bulk, self.policy) if self.keyed else 0
 
     # Flush.
 
@@ -178,7 +171,7 @@ class _Planner:
         counts = self._counts()
         kinds = self._kinds()
         lo, hi = self.terrain.reach(self.policy.part_bytes)
-        while len(self.units) < _UNITS:
+        while len(self.units) < self.units_max:
             counted = counts & self.free
             ghosts = np.array(self.ghosts, np.uint64).reshape(-1, 2)
             depths = [
@@ -257,7 +250,7 @@ class _Planner:
             passed[~wide].tolist(), depths.tolist(), places.tolist(), strict=True
         ):
             on_top.setdefault((node[0], node[1]), []).append(number)
-        crowded = homes.crowded(_SMALL_BASES) if self.keyed else set()
+        crowded = homes.crowded(spans.SMALL_BASES) if self.keyed else set()
         for at in sorted(crowded.union(on_top)):
             self._fold_at(homes.members(at), on_top.get(at, []), rootless=bool(bases.any()))
         if self.keyed:
@@ -272,7 +265,7 @@ class _Planner:
         due = sum(each.bulk * foldable(each.part, self.since) for each in on_top)
         rootless = rootless and not self.keyed and not below
         least = self.policy.part_bytes if rootless else self.policy.fold_min
-        crossing = self.keyed and (_crossing(below) or len(below) > _SMALL_BASES)
+        crossing = self.keyed and (_crossing(below) or len(below) > spans.SMALL_BASES)
         if not crossing and (not on_top or due < max(least, self.policy.fold_ratio * bulk)):
             return
         lightest = sorted(on_top, key=lambda each: each.weight)
@@ -296,7 +289,7 @@ class _Planner:
             each.number: inside[each.at] & (float(each.weight) * 32 >= weights) for each in wide
         }
         done = -1
-        while over and len(self.units) < _UNITS:
+        while over and len(self.units) < self.units_max:
             due = np.zeros(len(bases))
             for number, covered in over.items():
                 [each] = self.terrain.lying([number])
@@ -347,8 +340,10 @@ class _Planner:
         chosen = self.fitting(group)
         if not chosen or self._is_merged(chosen, final=final):
             return
-        bulk = sum(each.bulk for each in chosen)
-        self.add("full", chosen, base=True, halvings=self.halvings(bulk))
+        halvings = self.halvings(sum(each.bulk for each in chosen))
+        if self.keyed:
+            halvings = max(halvings, spans.halvings_for(_expected(chosen), self.policy))
+        self.add("full", chosen, base=True, halvings=halvings)
 
     def _is_merged(self, chosen: Sequence[Lying], *, final: bool) -> bool:
         """Whether another full merge would only write the same again."""
@@ -406,6 +401,13 @@ def _inline_stretches(batches: Sequence[Batch], taken: set[Time]) -> list[list[B
         else:
             stretches[-1].append(batch)
     return [stretch for stretch in stretches if stretch]
+
+
+def _expected(chosen: Iterable[Lying]) -> float:
+    """About what a full merge leaves: half of what retracts is gone, and with it what it names."""
+    return sum(
+        each.bulk if each.part.base or each.part.inserts else each.bulk / 2 for each in chosen
+    )
 
 
 def _crossing(bases: Sequence[Lying]) -> bool:

@@ -3,6 +3,9 @@
 A small part is fetched whole and checked by its checksum. Of a large one only the footer and
 then the bytes of one row group after another are fetched; its checksum would need all of them
 at once, so its rows are digested on the way and must add up to the digest that the state has.
+
+Whoever wants a span of places alone gets the groups that touch it, each proven by its own
+checksum, and without what lies beyond. A part of an old version has none: it is read to its end.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from strandline.model.digest import Digest
 from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN
 from strandline.parts.index import TAIL_BYTES, decode_group, read_index, tail_length
+from strandline.parts.layout import lay_out
 from strandline.parts.parquet import Owner, corrupt, decode_part
 
 if TYPE_CHECKING:
@@ -39,11 +43,13 @@ class PartGroups:
         self._shard = shard
         self._owner = Owner(shard_id, part.key)
 
-    def tables(self) -> Iterator[pa.Table]:
+    def tables(self, span: tuple[int, int] | None = None) -> Iterator[pa.Table]:
+        """All of them, or with a `span` what lies at the places from its first to its last."""
         if self._part.size <= WHOLE_BYTES:
-            yield self._whole()
+            whole = self._whole()
+            yield whole if span is None else self._trimmed(whole, span)
         else:
-            yield from self._grouped()
+            yield from self._grouped(span)
 
     def _whole(self) -> pa.Table:
         blob = self._env.blob
@@ -54,19 +60,26 @@ class PartGroups:
         self._env.metrics.add("bytes_read", self._shard, len(encoded))
         return decode_part(encoded, self._part, self._schema, owner=self._owner)
 
-    def _grouped(self) -> Iterator[pa.Table]:
+    def _grouped(self, span: tuple[int, int] | None) -> Iterator[pa.Table]:
         part, schema, owner = self._part, self._schema, self._owner
         self._env.metrics.add("parts_read", self._shard)
         index = read_index(self._tail(), part, owner)
         total = Digest.ZERO
-        for group in range(len(index)):
+        wanted = range(len(index)) if span is None else index.groups_within(*span)
+        to_the_end = span is None or not index.proven
+        for group in range(len(index)) if to_the_end else wanted:
             start, stop = int(index.starts[group]), int(index.stops[group])
             content = self._fetch(start, stop - start)
             table = decode_group(index, group, content, part, schema, owner)
-            total += _digest(table, schema)
-            yield table
-        if total != part.total:
+            if to_the_end:
+                total += _digest(table, schema)
+            if group in wanted:
+                yield table if span is None else self._trimmed(table, span)
+        if to_the_end and total != part.total:
             raise corrupt(part, owner, "its rows do not add up to its digest")
+
+    def _trimmed(self, table: pa.Table, span: tuple[int, int]) -> pa.Table:
+        return lay_out(table, self._schema).between(*span).updates
 
     def _tail(self) -> bytes:
         size = self._part.size

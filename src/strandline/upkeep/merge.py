@@ -49,6 +49,8 @@ def merge(
     borders: list[int] = []
     if unit.parts and state.schema.key:
         borders = ranges.borders(ranges.hull(*ranges.span(unit.parts)), unit.halvings)
+    if unit.span is not None:
+        borders = [border for border in borders if unit.span[0] < border <= unit.span[1]]
     outputs = Outputs(env, state, unit, writer=writer, borders=borders, bytes_max=bytes_max)
     done = 0
     for updates in _merged(env, state, unit):
@@ -74,20 +76,24 @@ def _merged(env: Env, state: State, unit: Unit) -> Iterator[pa.Table]:
 
 def _inputs(env: Env, state: State, unit: Unit) -> list[Source]:
     """Each part, and all inline rows together (they are few), as tables in order of place."""
+    span = unit.span
     sources = [
-        Source(part.place_lo, _groups(env, state, part))
+        Source(part.place_lo, _groups(env, state, part, span))
         for part in sorted(unit.parts, key=lambda part: (part.t_min, part.key))
+        if span is None or (part.place_lo <= span[1] and span[0] <= part.place_hi)
     ]
     inline = list(_inline(state, unit))
     if inline:
         laid = lay_out(pa.concat_tables(inline).combine_chunks(), state.schema)
+        if span is not None:
+            laid = laid.between(*span)
         sources.append(Source(laid.span()[0], iter([laid.updates])))
     return sources
 
 
-def _groups(env: Env, state: State, part: Part) -> Iterator[pa.Table]:
+def _groups(env: Env, state: State, part: Part, span: tuple[int, int] | None) -> Iterator[pa.Table]:
     groups = PartGroups(env, part, state.schema, shard=state.name, shard_id=state.id)
-    return groups.tables()
+    return groups.tables(span)
 
 
 def _one_by_one(env: Env, state: State, unit: Unit) -> Iterator[pa.Table]:

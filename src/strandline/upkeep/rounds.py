@@ -66,6 +66,8 @@ class Wish:
     """If given, only what was there in this state is merged."""
     carrier: Carrier | None = None
     """Carries units out elsewhere; by default they are carried out here, one by one."""
+    slots: int = 0
+    """How many tasks the carrier has at once."""
 
     @property
     def is_regular(self) -> bool:
@@ -182,7 +184,12 @@ class Rounds:
 
     def _wanted(self, state: State, committed: Frontier | None, wish: Wish) -> list[Unit]:
         units = plan(
-            state, self._lists(state), self._policy, committed, full=wish.full, begun=wish.begun
+            state,
+            self._lists(state),
+            replace(self._policy, slots=wish.slots),
+            committed,
+            full=wish.full,
+            begun=wish.begun,
         )
         if wish.is_regular and not units and gather(state, self._policy, committed) is None:
             self._rested[state.name] = (state.batches, state.readable_from(), committed)

@@ -36,6 +36,8 @@ class Policy:
     flush_batches: int = 128
     direct_parts: int = 256
     """A state that lists more parts itself puts them into chunks."""
+    slots: int = 0
+    """So many tasks wait for units, if somebody else than this process carries them out."""
 
     @property
     def range_max(self) -> int:
@@ -59,6 +61,8 @@ class Unit:
     halvings: int = 0
     """How often the range of the parts is halved for the output."""
     level: int = 0
+    span: tuple[int, int] | None = None
+    """If given, only what lies at its places, first to last; others merge the rest (`spans`)."""
 
     @property
     def size(self) -> int:

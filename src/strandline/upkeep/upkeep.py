@@ -120,12 +120,14 @@ class Upkeep:
         report: Report | None = None,
         cancel: Cancel | None = None,
         carrier: Carrier | None = None,
+        slots: int = 0,
     ) -> Collected:
         """Merge all that is due, or with `full` all there is, and delete what that frees.
 
-        Units are carried out here, or by the `carrier`.
+        Units are carried out here, or by the `carrier`, which has so many `slots` for them.
         """
-        return self._rounds.compact(machine, Wish(full, report, cancel, carrier=carrier))
+        wish = Wish(full, report, cancel, carrier=carrier, slots=slots)
+        return self._rounds.compact(machine, wish)
 
     def _run(self) -> None:
         pause_ms = self._env.settings.upkeep_ms
