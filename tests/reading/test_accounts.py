@@ -109,3 +109,18 @@ def test_letting_go_gives_everything_back(case) -> None:
     assert not books.arrived(first, ROWS)
     with books.changed:
         assert books.next_ready() is None
+
+
+def test_a_part_that_is_given_back_is_the_next_one_until_it_has_arrived(case) -> None:
+    books, lease = case
+    first, second, third = books.take_all()
+    books.arrived(second)
+    for part in (first, second, first):
+        books.give_back(part)
+    assert lease.holds.pins == 2
+    assert [part.id for part in books.take_all()] == [first.id]
+    books.arrived(first)
+    assert books.frontier == Frontier(third.owed)
+    books.let_go()
+    books.give_back(third)
+    assert books.backlog == 0

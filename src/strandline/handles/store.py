@@ -58,6 +58,7 @@ class PipelineOptions:
     replica: str | None = None
     read_only: bool = False
     engine: NewEngine | None = None
+    confined: bool = False
 
 
 class NewPipeline(Protocol):
@@ -176,18 +177,21 @@ class Store:
         replica: str | None = None,
         read_only: bool = False,
         engine: NewEngine | None = None,
+        confined: bool = False,
     ) -> Pipeline:
         """A pipeline: with a program, as text or as objects, to run it; without, that on record.
 
         `replica` names this process's replica, which `read_only` lets verify what others commit
         and write nothing. `engine` computes and answers; it is Spark unless another is given.
+        `confined`: the program is somebody else's, and reaches only hosts that
+        STRANDLINE_ALLOW_HOSTS names.
         """
         self._check_open()
         if self._new_pipeline is None:
             raise UsageError(f"store {self.url} was opened without pipelines: use strandline.open")
         if sql is not None and program is not None:
             raise UsageError("a pipeline has one program: give sql or program")
-        options = PipelineOptions(sql, program, settings, replica, read_only, engine)
+        options = PipelineOptions(sql, program, settings, replica, read_only, engine, confined)
         made = self._new_pipeline(self, name, options)
         self._pipelines.append(made)
         return made

@@ -12,6 +12,7 @@ ledger      pure   the accounts of outstanding fetches, one per time
 lister      shell  lists what a subscription has to fetch, one increment after the other
 listing     pure   which pieces of a state answer a read, and when each is owed
 progress    pure   which steps of a frontier are worth telling
+relay       shell  workers of a subscription in processes of their own
 request     pure   what a reader asks for, checked against a schema
 show        pure   rows as a small HTML table for notebooks
 snapshot    shell  a shard's rows as of one time

@@ -133,6 +133,14 @@ class Accounts:
             self._todo.clear()
             return parts
 
+    def give_back(self, part: PartDescriptor) -> None:
+        """Whoever took a part will not fetch it: it is the next that somebody should."""
+        with self.changed:
+            waits = any(each.id == part.id for each in self._todo)
+            if part.id in self._owed and not waits:
+                self._todo.appendleft(part)
+                self.changed.notify_all()
+
     @property
     def backlog(self) -> int:
         return len(self._todo)

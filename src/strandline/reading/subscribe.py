@@ -37,6 +37,7 @@ from strandline.reading.fetch import BUGS, Fetcher, bug, fetch_rule
 from strandline.reading.follow import Follower, Hooks
 from strandline.reading.lister import Lister, Range
 from strandline.reading.listing import newest_time
+from strandline.reading.relay import Relay
 from strandline.reading.request import Request
 from strandline.reading.snapshot import check_audits
 from strandline.reading.stop import Stop
@@ -48,12 +49,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from strandline.model.frontier import Time
-    from strandline.model.tasks import Event as Signal
+    from strandline.model.tasks import Event as Signal, Task
     from strandline.parts.filters import FilterSpec
     from strandline.reading.descriptor import PartDescriptor
     from strandline.reading.events import Event
     from strandline.reading.fetch import Fetched
     from strandline.reading.lister import Increment
+    from strandline.reading.relay import Channel
     from strandline.reading.watch import Status
     from strandline.shard.lease import ReadLease
     from strandline.shard.leases import Leases
@@ -203,6 +205,15 @@ class Subscription:
                 self._unaudited.clear()
         return Worker(self, number)
 
+    def serve(self, number: int, channel: Channel) -> Task:
+        """Let the process at the other end of a channel be one of the workers; see `relay`.
+
+        The task ends with that process. Then the place is free: serve another one in it, and it
+        goes on with what the first one left.
+        """
+        relay = Relay(self.worker(number), channel, self._machine.env.clock)
+        return self._machine.env.tasks.start(f"relay {self.shard}", relay.run)
+
     def stop(self) -> None:
         """Press every button: everything is let go of, within a second."""
         with self._changed:
@@ -230,14 +241,26 @@ class Subscription:
         deadline = None if timeout_ms is None else clock.monotonic_ms() + timeout_ms
         with self._changed:
             while True:
-                over = self._accounts.over or self._accounts.finished
-                if over or not self._stop.may_take(worker):
+                if self._has_ended(worker):
                     return None
                 part = self._accounts.take()
                 left = None if deadline is None else deadline - clock.monotonic_ms()
                 if part is not None or (left is not None and left <= 0):
                     return part
                 self._changed.wait(left)
+
+    def ended(self, worker: int) -> bool:
+        """Whether a worker will never be given anything again."""
+        with self._changed:
+            return self._has_ended(worker)
+
+    def _has_ended(self, worker: int) -> bool:
+        over = self._accounts.over or self._accounts.finished
+        return over or not self._stop.may_take(worker)
+
+    def give_back(self, descriptor: PartDescriptor) -> None:
+        """A worker took a part and will not fetch it: another one is asked to."""
+        self._accounts.give_back(descriptor)
 
     def arrived(self, descriptor: PartDescriptor) -> None:
         """A worker has the bytes of a part in hand."""
@@ -396,6 +419,15 @@ class Worker:
                 return
             yield part
 
+    @property
+    def ended(self) -> bool:
+        """Whether it will never be given anything again."""
+        return self._subscription.ended(self.number)
+
+    def give_back(self, descriptor: PartDescriptor) -> None:
+        """Leave a part that was taken, and did not arrive, to whoever asks next."""
+        self._subscription.give_back(descriptor)
+
     def arrived(self, descriptor: PartDescriptor) -> None:
         self._subscription.arrived(descriptor)
 
@@ -405,6 +437,9 @@ class Worker:
     def press(self) -> None:
         """Take nothing more. What others still owe stays held until all have pressed."""
         self._subscription.press(self.number)
+
+    def __str__(self) -> str:
+        return f"worker {self.number} of the subscription to {self._subscription.shard}"
 
 
 def start_subscription(  # noqa: PLR0913 - each is a word of the public call
