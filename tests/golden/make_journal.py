@@ -1,6 +1,7 @@
-"""Writes tests/golden/journal2: one journal of form 2, entry by entry, and what it means.
+"""Writes tests/golden/journal2 and journal3: a journal of each form, entry by entry, and what it
+means.
 
-Run it only to add cases: bytes of form 2 that are there stay readable for ever, and a test holds
+Run it only to add cases: bytes of a form that are there stay readable for ever, and a test holds
 today's code to them. `lacking` holds entries whose records lack a field that they must have, as a
 version from before that field would have written them; `journal1` holds an entry of the form
 before, which is refused.
@@ -20,6 +21,7 @@ from strandline.journal.standing import Standing, advance_all, settle
 from strandline.model.ids import SeqNo
 
 HERE = Path(__file__).parent / "journal2"
+NEWER = Path(__file__).parent / "journal3"
 LACKING = Path(__file__).parent / "lacking"
 PIPELINE = "shop"
 REF = r.StagedRef("journal/shop/" + "a" * 32, b"r" * 16, 3, 90)
@@ -65,6 +67,19 @@ def history() -> list[list[r.Record]]:
     ]
 
 
+def newer() -> list[list[r.Record]]:
+    """What form 3 has beyond form 2."""
+    return [
+        [
+            r.Program("p1", "CREATE TABLE orders (…)", None),
+            r.Retain(7),
+            r.Promote(1, "p1", VERSIONS),
+        ],
+        [r.Retain(None)],
+        [r.Retain(100)],
+    ]
+
+
 def checkpoint(standing: Standing) -> r.Checkpoint:
     body = snapshot_bytes(standing)
     ref = r.StagedRef(SNAPSHOT, b"s" * 16, 0, len(body))
@@ -72,16 +87,18 @@ def checkpoint(standing: Standing) -> r.Checkpoint:
     return r.Checkpoint(0, 1, "p1", "config-hash", uppers, b"t" * 24, ref, ("h1",))
 
 
-def entries() -> list[tuple[Standing, Entry]]:
+def entries(
+    form: int = 2, given_entries: list[list[r.Record]] | None = None
+) -> list[tuple[Standing, Entry]]:
     """Each entry, with the standing after it."""
     standing = Standing.empty(PIPELINE)
     found = []
-    for number, given in enumerate(history()):
+    for number, given in enumerate(history() if given_entries is None else given_entries):
         records = given or [checkpoint(standing)]
         links = link(records, standing.lsn, standing.digest)
         after = advance_all(standing, records)
         token = f"{number:032x}"
-        entry = Entry(r.FORM, token, after.next_t, after.committed_ms, after.epoch, links, None)
+        entry = Entry(form, token, after.next_t, after.committed_ms, after.epoch, links, None)
         standing = settle(after, number, entry.digest)
         found.append((standing, entry))
     return found
@@ -103,8 +120,20 @@ def facts_of(value: object) -> object:
     return msgspec.to_builtins(value, str_keys=True)
 
 
+def write_newer() -> None:
+    NEWER.mkdir(exist_ok=True)
+    facts = {}
+    for number, (standing, entry) in enumerate(entries(3, newer())):
+        name = f"entry-{number:02}.bin"
+        (NEWER / name).write_bytes(encode_entry(PIPELINE, SeqNo(number), entry))
+        facts[name] = facts_of(standing)
+        (NEWER / "snapshot.bin").write_bytes(snapshot_bytes(standing))
+    (NEWER / "facts.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+
+
 def main() -> None:
     HERE.mkdir(exist_ok=True)
+    write_newer()
     LACKING.mkdir(exist_ok=True)
     facts: dict[str, object] = {}
     for number, (standing, entry) in enumerate(entries()):

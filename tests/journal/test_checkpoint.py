@@ -181,6 +181,27 @@ def test_handles_that_say_so_themselves_are_forgotten(lab: Lab) -> None:
     assert fresh(lab).closed == {"h2": None}
 
 
+def test_the_last_one_stands_while_nothing_is_on_record_since(lab: Lab) -> None:
+    journal = Journal(lab.env(), "shop")
+    checkpoints = Checkpoints(journal)
+    assert not checkpoints.stands(founded(journal))
+    taken = won(checkpoints.publish(transacted(journal, journal.refresh())))
+    assert checkpoints.stands(taken)
+    # Nothing was committed since, and something happened: it may say how long things are kept.
+    assert not checkpoints.stands(won(journal.propose(taken, [r.Retain(5)])))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_last_one_does_not_stand_while_a_kept_one_is_damaged(lab: Lab, which: int) -> None:
+    journal = grown(lab, 3)
+    damaged = DamagedBlob(journal.env.blob)
+    object.__setattr__(journal.env, "blob", damaged)
+    standing = journal.refresh()
+    assert Checkpoints(journal).stands(standing)
+    damaged.cut(standing.checkpoints[which].snapshot.key, 40)
+    assert not Checkpoints(journal).stands(standing)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_nothing_is_cut_while_a_kept_checkpoint_is_damaged(lab: Lab, which: int) -> None:
     journal = grown(lab, 3)

@@ -77,7 +77,8 @@ def test_bytes_that_changed_in_place_are_found_by_a_deep_check(lab: Lab) -> None
     lab.machine("shop.orders")
     journal = Journal(lab.env(), "shop")
     handles = Handles(lab.env(), "shop")
-    name = handles.open(founded(journal))
+    founded(journal)
+    name = handles.open(journal.refresh)
     key = handles.insert(name, 0, "orders", b"rows", 1).ref.key
     lab.blob.delete(key)
     lab.blob.put(key, b"ROWS")
@@ -95,7 +96,7 @@ def test_a_payload_that_nobody_refers_to_is_swept_after_a_day_and_not_before(
 ) -> None:
     lost = stage(lab.env(), "shop", b"rows of a caller that crashed").key
     handles = Handles(lab.env(), "shop")
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     held = handles.insert(name, 0, "orders", b"rows of a handle that is open", 1).ref.key
     lab.clock.now += STAGED_MS - 1
     assert checked(lab, repair=True).findings == []

@@ -49,7 +49,7 @@ def committed(journal: Journal, handles: Handles, name: str) -> Standing:
 
 def test_chunks_are_staged_once_whoever_sends_them_and_however_often(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     first = handles.insert(name, 0, "orders", b"a", 1)
     other = Handles(lab.env(), "shop")
     assert other.insert(name, 0, "orders", b"a", 1) == first
@@ -66,7 +66,7 @@ def test_chunks_are_staged_once_whoever_sends_them_and_however_often(lab: Lab) -
 
 def test_a_handle_that_is_frozen_takes_no_more_and_stays_as_it_is(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     handles.insert(name, 0, "orders", b"a", 1)
     frozen = handles.freeze(name, commit=True)
     assert handles.freeze(name, commit=True) == frozen
@@ -80,7 +80,7 @@ def test_a_handle_that_is_frozen_takes_no_more_and_stays_as_it_is(lab: Lab) -> N
 
 def test_s59_a_handle_that_was_open_at_a_crash_stays_open_and_has_no_time(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     handles.insert(name, 0, "orders", b"a", 1)
     handles.freeze(name, commit=True)
     again = Journal(lab.env(), "shop").refresh()
@@ -90,7 +90,7 @@ def test_s59_a_handle_that_was_open_at_a_crash_stays_open_and_has_no_time(lab: L
 
 def test_a_handle_is_committed_once_and_says_when(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     handles.insert(name, 0, "orders", b"a", 1)
     committed(journal, handles, name)
     assert handles.look(name).closed.t == 0
@@ -107,7 +107,7 @@ def test_a_handle_is_committed_once_and_says_when(lab: Lab) -> None:
 
 def test_what_an_aborted_handle_staged_is_deleted(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     handles.insert(name, 0, "orders", b"a", 1)
     written(journal, r.Abort(name, "by its user"))
     handles.settle(name, None, "by its user")
@@ -118,15 +118,15 @@ def test_what_an_aborted_handle_staged_is_deleted(lab: Lab) -> None:
 
 def test_slots_are_used_again_once_the_journal_forgot_their_handles(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    first = handles.open(journal.refresh())
-    second = handles.open(journal.refresh())
+    first = handles.open(journal.refresh)
+    second = handles.open(journal.refresh)
     assert (first[:3], second[:3]) == ("h0-", "h1-")
     standing = committed(journal, handles, first)
-    assert handles.open(standing)[:3] == "h2-"
-    assert handles.settled(standing) == [first]
-    standing = won(Checkpoints(journal).publish(standing, forget=handles.settled(standing)))
+    assert handles.open(lambda: standing)[:3] == "h2-"
+    assert handles.settled(standing, 0) == [first]
+    standing = won(Checkpoints(journal).publish(standing, forget=handles.settled(standing, 0)))
     assert first not in standing.closed
-    again = handles.open(standing)
+    again = handles.open(lambda: standing)
     assert again[:3] == "h0-"
     assert len(lab.consensus.keys("handles/")) == 3
     with pytest.raises(NotFoundError, match="closed and forgotten"):
@@ -135,6 +135,93 @@ def test_slots_are_used_again_once_the_journal_forgot_their_handles(lab: Lab) ->
         handles.freeze(first, commit=True)
     handles.settle(first, 0)
     assert handles.look(again).closed is None
+
+
+def test_a_closed_handle_is_kept_for_whoever_asks_again(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    first, second = (handles.open(journal.refresh) for _ in range(2))
+    committed(journal, handles, first)
+    lab.clock.now += 1_000
+    standing = committed(journal, handles, second)
+    assert handles.settled(standing, 1_001) == []
+    assert handles.settled(standing, 1_000) == [first]
+
+
+def test_of_those_that_are_closed_in_no_time_only_so_many_are_kept(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, handles = pipeline(lab)
+    names = []
+    for _ in range(4):
+        names.append(handles.open(journal.refresh))
+        standing = committed(journal, handles, names[-1])
+        lab.clock.now += 1
+    monkeypatch.setattr("strandline.journal.handles.KEPT_MAX", 3)
+    assert handles.settled(standing, 3_600_000) == names[:1]
+
+
+def test_a_handle_that_was_committed_since_the_journal_was_read_keeps_its_slot(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    before = journal.refresh()
+    first = handles.open(lambda: before)
+    committed(journal, handles, first)
+    assert handles.open(lambda: before)[:3] == "h1-"
+    assert handles.look(first).closed.t == 0
+
+
+def test_a_handle_that_is_aborted_while_another_is_opened_keeps_its_slot(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user may not have heard it yet, and asks again."""
+    journal, handles = pipeline(lab)
+    first = handles.open(journal.refresh)
+    slots = Handles._slots
+
+    def aborted(self, *but):
+        if handles.look(first).closed is None:
+            written(journal, r.Abort(first, "by its user"))
+            handles.settle(first, None, "by its user")
+        return slots(self, *but)
+
+    monkeypatch.setattr(Handles, "_slots", aborted)
+    assert handles.open(Journal(lab.env(), "shop").refresh)[:3] == "h1-"
+    assert handles.look(first).closed.how == "aborted: by its user"
+
+
+def test_two_who_open_at_once_get_slots_of_their_own(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    others: list[str] = []
+
+    def look() -> Standing:
+        if not others:
+            others.append(Handles(lab.env(), "shop").open(journal.refresh))
+        return journal.refresh()
+
+    name = handles.open(look)
+    assert [handles.look(each).id for each in (*others, name)] == [*others, name]
+
+
+def test_an_aborted_handle_whose_slot_another_got_is_forgotten_at_once(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    before = journal.refresh()
+    first = handles.open(lambda: before)
+    standing = written(journal, r.Abort(first, "by its user"))
+    handles.settle(first, None, "by its user")
+    assert handles.settled(standing, 3_600_000) == []
+    assert handles.open(lambda: before)[:3] == "h0-"
+    assert handles.settled(standing, 3_600_000) == [first]
+
+
+def test_committed_handles_are_not_read_again_while_the_journal_has_them(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    first, second = (handles.open(journal.refresh) for _ in range(2))
+    standing = committed(journal, handles, first)
+    assert {each.id for each in handles.all(standing)} == {first, second}
+    assert {each.id for each in handles.all(standing)} == {second}
+    assert {each.id for each in handles.all()} == {first, second}
+    standing = won(Checkpoints(journal).publish(standing, forget=[first]))
+    again = handles.open(lambda: standing)
+    assert {each.id for each in handles.all(standing)} == {again, second}
 
 
 @pytest.mark.parametrize("name", ["", "h", "h1", "x1-a", "h-a", "h1x-a", "h²-a", "h5-nobody"])
@@ -146,13 +233,29 @@ def test_what_is_no_handle_is_not_found(lab: Lab, name: str) -> None:
 
 def test_handles_that_nobody_touches_are_idle_by_the_stores_clock(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    quiet, busy, closed = (handles.open(journal.refresh()) for _ in range(3))
+    quiet, busy, closed = (handles.open(journal.refresh) for _ in range(3))
     handles.settle(closed, None)
     lab.clock.now += 60_000
     handles.insert(busy, 0, "orders", b"a", 1)
     assert [handle.id for handle in handles.idle(60_000)] == [quiet]
     assert handles.idle(60_001) == []
     assert {handle.id for handle in handles.all()} == {quiet, busy, closed}
+
+
+def test_a_handle_whose_user_came_back_does_not_expire(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    names = [handles.open(journal.refresh) for _ in range(4)]
+    back, asked, idle, closed = (handles.look(name) for name in names)
+    # By the same millisecond: it is what happened that counts, and not when.
+    handles.insert(back.id, 0, "orders", b"a", 1)
+    handles.freeze(asked.id, commit=True)
+    handles.settle(closed.id, None)
+    assert not any(handles.expire(each, "idle") for each in (back, asked, closed))
+    assert handles.look(back.id).frozen is None
+    assert handles.look(asked.id).frozen.commit
+    assert handles.expire(idle, "idle")
+    assert not handles.look(idle.id).frozen.commit
+    assert not handles.expire(idle, "idle")
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -166,7 +269,7 @@ def test_a_fault_at_any_call_changes_nothing_that_counts(kind: FaultKind) -> Non
         object.__setattr__(env, "consensus", FaultyConsensus(env.consensus, plan, world))
         object.__setattr__(env, "blob", FaultyBlob(env.blob, plan, world))
         handles = Handles(env, "shop")
-        name = handles.open(journal.refresh())
+        name = handles.open(journal.refresh)
         for number in range(3):
             handles.insert(name, number, "orders", b"%d" % number, 1)
         committed(journal, handles, name)
@@ -183,7 +286,7 @@ def test_a_fault_at_any_call_changes_nothing_that_counts(kind: FaultKind) -> Non
 
 def test_two_who_insert_at_once_both_count(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     env = lab.env()
     inner = env.consensus.compare_and_set
     waiting = [lambda: handles.insert(name, 1, "orders", b"b", 1)]
@@ -200,7 +303,7 @@ def test_two_who_insert_at_once_both_count(lab: Lab) -> None:
 
 def test_two_who_insert_the_same_chunk_at_once_keep_one_object(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     env = lab.env()
     inner = env.consensus.compare_and_set
     waiting = [lambda: handles.insert(name, 0, "orders", b"a", 1)]
@@ -216,9 +319,56 @@ def test_two_who_insert_the_same_chunk_at_once_keep_one_object(lab: Lab) -> None
     assert [entry.key for entry in lab.blob.list("journal/shop/")] == [chunk.ref.key]
 
 
+def test_two_who_are_given_a_number_at_once_both_count_however_alike(lab: Lab) -> None:
+    journal, handles = pipeline(lab)
+    name = handles.open(journal.refresh)
+    env = lab.env()
+    inner = env.consensus.compare_and_set
+    waiting = [lambda: handles.append(name, "orders", lambda _: b"a", 1)]
+
+    def racing(key, new):
+        if waiting:
+            waiting.pop()()
+        return inner(key, new)
+
+    env.consensus.compare_and_set = racing
+    assert Handles(env, "shop").append(name, "orders", lambda _: b"a", 1).number == 1
+    chunks = handles.look(name).chunks
+    assert [chunk.number for chunk in chunks] == [0, 1]
+    keys = {entry.key for entry in lab.blob.list("journal/shop/")}
+    assert keys == {chunk.ref.key for chunk in chunks}, "what was put for the lost number is gone"
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_chunk_that_is_given_its_number_counts_once_whatever_the_store_answers(
+    kind: FaultKind,
+) -> None:
+    nth, reached = 0, True
+    while reached:
+        lab = Lab()
+        journal, handles = pipeline(lab)
+        name = handles.open(journal.refresh)
+        ref = stage(lab.env(), "shop", b"1", rows=1)
+        env, world = lab.env(), PlainWorld()
+        plan = FailNth(nth, Fault(kind))
+        object.__setattr__(env, "consensus", FaultyConsensus(env.consensus, plan, world))
+        object.__setattr__(env, "blob", FaultyBlob(env.blob, plan, world))
+        faulty = Handles(env, "shop")
+        faulty.append(name, "orders", lambda number: b"%d" % number, 1)
+        faulty.adopt(name, None, "orders", ref)
+        world.settle()
+        chunks = handles.look(name).chunks
+        assert [chunk.number for chunk in chunks] == [0, 1]
+        assert [lab.blob.get(chunk.ref.key) for chunk in chunks] == [b"0", b"1"]
+        reached = plan.reached
+        nth += 1
+        lab.close()
+    assert nth > 5
+
+
 def test_what_was_staged_long_ago_is_staged_anew_before_it_is_on_record(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
 
     class Paused(Handles):
         """Its process stands still for a day after it staged its first chunk."""
@@ -238,7 +388,7 @@ def test_what_was_staged_long_ago_is_staged_anew_before_it_is_on_record(lab: Lab
 @pytest.mark.parametrize("calls", [1, 2])
 def test_what_grows_old_between_attempts_is_staged_anew(lab: Lab, calls: int) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     env = lab.env()
     inner, left = env.consensus.compare_and_set, [calls]
 
@@ -270,7 +420,7 @@ def test_what_grows_old_between_attempts_is_staged_anew(lab: Lab, calls: int) ->
 
 def test_what_others_staged_long_ago_is_not_put_on_record(lab: Lab) -> None:
     journal, handles = pipeline(lab)
-    name = handles.open(journal.refresh())
+    name = handles.open(journal.refresh)
     ref = stage(lab.env(), "shop", b"a", rows=1)
     lab.clock.now += STAGED_MS
     with pytest.raises(ConflictError, match="stage it again"):

@@ -122,7 +122,7 @@ def test_who_only_reads_is_never_fenced_and_looks_at_what_is_committed(last, rel
                 assert found == step
 
 
-def test_the_table_has_a_step_for_every_combination_and_uses_every_step():
+def test_s93_the_table_has_a_step_for_every_combination_and_uses_every_step():
     keys = set(itertools.product(n.Phase, n.Relation, n.Mode))
     assert set(n.TABLE) == keys
     # `Wait` comes of a look at nothing, too.

@@ -22,6 +22,8 @@ EXAMPLES = {
     "BIND orders": r.Bind("orders", "shop.orders", "table"),
     "PROMOTE e3": r.Promote(3, "p1", {}),
     "ABORT h1": r.Abort("h1", "idle for an hour"),
+    "RETAIN 100": r.Retain(100),
+    "RETAIN all": r.Retain(None),
 }
 
 

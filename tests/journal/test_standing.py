@@ -131,6 +131,8 @@ ILLEGAL = {
     "a column is added twice": (
         fold(r.Evolve(0, "orders", {"n": "BIGINT"}), base=SEALED),
         r.Evolve(0, "orders", {"n": "STRING"}), "or again one of n"),
+    "nothing is retained": (FOUNDED, r.Retain(0), "keep 1 at least"),
+    "retention in the middle of a seal": (BEGUN, r.Retain(5), "begun and not sealed"),
     "a commit of nothing": (FOUNDED, COMMIT, "nothing is sealed"),
     "a commit of what is committed": (COMMITTED, COMMIT, "nothing is sealed"),
     "a commit before the seal": (BEGUN, COMMIT, "begun and not sealed"),
@@ -211,6 +213,23 @@ def test_the_last_amendment_counts():
     first, second = amending(SEALED), changed(amending(SEALED), taken={"0": (1, 3)})
     assert fold(first, second, base=SEALED).sealed.reads[0].taken == {"0": (1, 3)}
     assert fold(second, first, base=SEALED).sealed.reads[0].taken is None
+
+
+def test_producers_that_gave_no_name_do_not_pile_up(monkeypatch):
+    """Each process is given one, for ever new; those who pushed last stay known, and all others."""
+    monkeypatch.setattr("strandline.journal.standing.ANONYMOUS_MAX", 2)
+    standing = FOUNDED
+    for number, name in enumerate(["anonymous.a", "till", "anonymous.b", "anonymous.a"]):
+        t = standing.next_t
+        begin = changed(BEGIN, t=t, now_ms=standing.instant_ms)
+        pushed = changed(INPUT, t=t, endpoint="push", taken=None, producers={name: number})
+        sealed = fold(begin, pushed, r.Seal(t), base=standing)
+        standing = fold(answering(sealed), committing(sealed), base=sealed)
+    assert standing.producers == {"push": {"till": 1, "anonymous.b": 2, "anonymous.a": 3}}
+    begin = changed(BEGIN, t=4, now_ms=standing.instant_ms)
+    pushed = changed(INPUT, t=4, endpoint="push", taken=None, producers={"anonymous.c": 0})
+    after = fold(begin, pushed, r.Seal(4), base=standing)
+    assert after.producers == {"push": {"till": 1, "anonymous.a": 3, "anonymous.c": 0}}
 
 
 def test_producers_count_per_endpoint_and_are_known_once_sealed():
@@ -343,6 +362,7 @@ def random_record(chance, standing):
         r.Bind("orders", chance.choice(["shop.orders", None]), "table"),
         r.Promote(standing.epoch + chance.choice([1, 1, 2]), program, {}),
         r.Abort(chance.choice(["h1", "h2", "h3"]), ""),
+        r.Retain(chance.choice([None, 1, 100])),
     ])  # fmt: skip
 
 
@@ -351,6 +371,13 @@ def attempt(standing, record):
         return advance(standing, record), ""
     except JournalError as error:
         return None, str(error)
+
+
+def test_of_what_was_said_about_retention_the_last_counts():
+    assert FOUNDED.retain is None
+    for base in (FOUNDED, SEALED, COMMITTED):
+        assert fold(r.Retain(5), r.Retain(100), base=base).retain == 100
+        assert fold(r.Retain(5), r.Retain(None), base=base).retain is None
 
 
 @settings(max_examples=60, deadline=None)

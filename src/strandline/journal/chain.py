@@ -181,9 +181,9 @@ def _refuse_record(what: str, body: bytes, error: Exception) -> NoReturn:
     missing = _required[kind][len(raw) - 1 :] if isinstance(kind, str) else ()
     if missing:
         raise JournalError(
-            f"{what}, a {kind} of form {FORM}, has no `{missing[0]}`, which it must have: it was "
-            "written by a version of Strandline from before that field; finish and checkpoint the "
-            "pipeline with the version that wrote it"
+            f"{what}, a {kind} of form {OLDEST_FORM} or later, has no `{missing[0]}`, which it "
+            "must have: it was written by a version of Strandline from before that field; finish "
+            "and checkpoint the pipeline with the version that wrote it"
         ) from error
     raise JournalError(f"{what} makes no sense: {printable(error, 200)}") from error
 

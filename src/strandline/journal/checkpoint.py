@@ -131,6 +131,12 @@ class Checkpoints:
                 found.append(str(error))
         return tuple(found)
 
+    def stands(self, standing: Standing) -> bool:
+        """Whether the last one says all there is: nothing is on record since, and all that are
+        kept can be read. Another one would only take the place of one of an earlier time."""
+        kept = standing.checkpoints
+        return bool(kept) and kept[-1].lsn == standing.lsn and not self.findings(standing)
+
     def verifiable_from(self) -> Time:
         """The oldest time whose transaction can be computed again from what is left."""
         first = self._journal.entries.first()

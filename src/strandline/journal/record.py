@@ -12,6 +12,7 @@
     ANSWER      what it makes of the collections, by digest: nothing else is ever landed at its time
     COMMIT      it has landed, and is visible everywhere; the digests of its answer
     ABORT       an explicit handle was closed without a commit; it never had a time
+    RETAIN      how many transactions back everything can be read, from now on
     CHECKPOINT  all that is needed to go on from here is in one object
 
 Records are arrays on the wire, led by their kind: a new field goes to the end and has a default
@@ -31,8 +32,9 @@ from strandline.model.frontier import Time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORM = 2
-"""The newest form of records that this version writes and reads."""
+FORM = 3
+"""The newest form of records that this version writes and reads. Form 3 has RETAIN, which a reader
+that passed it over would cut less or more than was said."""
 
 OLDEST_FORM = 2
 """The oldest one that it reads. Form 1 had no ANSWER, and was never released."""
@@ -194,6 +196,13 @@ class Promote(_Record, frozen=True, array_like=True, tag="PROMOTE"):
     """Of whoever runs live in this epoch: all of them have the same."""
 
 
+class Retain(_Record, frozen=True, array_like=True, tag="RETAIN"):
+    """How far back every collection can be read, and the journal be computed again."""
+
+    transactions: int | None
+    """`None`: all that there ever was."""
+
+
 class Abort(_Record, frozen=True, array_like=True, tag="ABORT"):
     """A handle is closed and what it staged is nobody's; `t` is there for the eye: never set."""
 
@@ -216,6 +225,7 @@ Record = (
     | Bind
     | Promote
     | Abort
+    | Retain
 )
 
 RECORDS: tuple[type[Record], ...] = (
@@ -232,6 +242,7 @@ RECORDS: tuple[type[Record], ...] = (
     Bind,
     Promote,
     Abort,
+    Retain,
 )
 
 
@@ -272,7 +283,7 @@ def describe(record: Record) -> str:
     return f"{kind_of(record)} {_told(record)}"
 
 
-def _told(record: Record) -> str:
+def _told(record: Record) -> str:  # noqa: C901 - a case for each kind
     match record:
         case Begin(t=t, epoch=epoch) | Answer(t=t, epoch=epoch) | Commit(t=t, epoch=epoch):
             told = f"of {t} in {epoch_text(epoch)}"
@@ -288,6 +299,8 @@ def _told(record: Record) -> str:
             told = name
         case Promote(epoch=epoch):
             told = epoch_text(epoch)
+        case Retain(transactions=count):
+            told = "all" if count is None else str(count)
         case _:
             assert_never(record)
     return told

@@ -22,6 +22,7 @@
     COMMIT       this very time has an ANSWER, with the same digests; this epoch; its clock does
                  not go back
     ABORT        the handle was not closed before
+    RETAIN       one transaction at least
     CHECKPOINT   nothing is sealed; the last committed time, this epoch, this program
 
 and between BEGIN and SEAL nothing but INPUT. The first record founds the pipeline: it has no
@@ -68,6 +69,12 @@ if TYPE_CHECKING:
 KEPT = 2
 """So many checkpoints are kept."""
 
+ANONYMOUS = "anonymous."
+"""How the names of producers begin that were given to processes, one to each."""
+ANONYMOUS_MAX = 1_000
+"""So many of these stay known of an endpoint, those who pushed last: only the process itself can
+repeat what it pushed, at once, and no name is ever given again."""
+
 _replace = msgspec.structs.replace
 _MOVES = {
     ("", "added"): "live",
@@ -97,7 +104,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     snapshot: StagedRef
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fold of all records up to `lsn`. Its mappings are shared: never change one in place."""
 
     pipeline: str
@@ -133,7 +140,8 @@ class Standing(msgspec.Struct, frozen=True):
     acknowledged: dict[str, Position]
     """The positions of the newest checkpoint: sources may forget what is before them (S86)."""
     producers: dict[str, dict[str, int]]
-    """By endpoint, the last sequence number of each producer that was sealed."""
+    """By endpoint, the last sequence number of each producer that was sealed: of all that gave
+    their names, and of `ANONYMOUS_MAX` that did not."""
     closed: dict[str, Time | None]
     """Handles that were closed: with their time if they committed. See `Checkpoints.publish`."""
     checkpoints: tuple[Kept, ...]
@@ -142,6 +150,9 @@ class Standing(msgspec.Struct, frozen=True):
     """By table, columns that its source brought, with their types."""
     origins: dict[str, str]
     """By endpoint, which source it was added as."""
+    retain: int | None = None
+    """How many transactions back everything is kept; `None` is all, as before form 3. It is left
+    out of a snapshot then, whose bytes are what they were."""
 
     @classmethod
     def empty(cls, pipeline: str) -> Standing:
@@ -329,8 +340,8 @@ def _seal(standing: Standing, record: r.Seal) -> Standing:
     producers = standing.producers
     for each in sealed.inputs:
         if each.producers:
-            known = producers.get(each.endpoint, {})
-            producers = {**producers, each.endpoint: {**known, **each.producers}}
+            known = _pushed(producers.get(each.endpoint, {}), each.producers)
+            producers = {**producers, each.endpoint: known}
     return _replace(
         standing,
         begun=None,
@@ -338,6 +349,14 @@ def _seal(standing: Standing, record: r.Seal) -> Standing:
         producers=producers,
         closed=standing.closed if handle is None else {**standing.closed, handle: sealed.t},
     )
+
+
+def _pushed(known: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+    """The producers of an endpoint after some pushes; who pushed last is last."""
+    after = {name: sequence for name, sequence in known.items() if name not in new} | new
+    anonymous = [name for name in after if name.startswith(ANONYMOUS)]
+    over = set(anonymous[:-ANONYMOUS_MAX])
+    return {name: sequence for name, sequence in after.items() if name not in over}
 
 
 def _amend(standing: Standing, record: Amend) -> Standing:
@@ -400,6 +419,12 @@ def _abort(standing: Standing, record: r.Abort) -> Standing:
     return _replace(standing, closed={**standing.closed, record.handle: None})
 
 
+def _retain(standing: Standing, record: r.Retain) -> Standing:
+    if record.transactions is not None and record.transactions < 1:
+        refuse(standing, record, "the next transaction reads the last one: keep 1 at least")
+    return _replace(standing, retain=record.transactions)
+
+
 def _checkpoint(standing: Standing, record: r.Checkpoint) -> Standing:
     nothing_sealed(standing, record)
     of_this_epoch(standing, record)
@@ -432,5 +457,6 @@ _RULES: dict[type[r.Record], Callable[[Standing, Any], Standing]] = {
     Answer: _answer,
     r.Commit: _commit,
     r.Abort: _abort,
+    r.Retain: _retain,
     r.Checkpoint: _checkpoint,
 }
