@@ -39,8 +39,18 @@ class Topics:
         # A writer asks about new partitions only now and then.
         self.close()
 
+    def names(self) -> list[str]:
+        """Of all topics that there are."""
+        return sorted(self._admin.list_topics(timeout=_PATIENCE_S).topics)
+
     def drop(self, topic: str) -> None:
+        """Delete it; returns when the broker no longer shows it, not only when it has agreed."""
         self._admin.delete_topics([topic])[topic].result(_PATIENCE_S)
+        for _ in range(_PATIENCE_S * 10):
+            if topic not in self._admin.list_topics(timeout=_PATIENCE_S).topics:
+                return
+            self._admin.poll(0.1)
+        raise TimeoutError(f"topic {topic} did not go")
 
     def forget_before(self, topic: str, partition: int, offset: int) -> None:
         """What retention does when it overtakes a reader."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline.connectors.addresses import Reach
 from strandline.connectors.kafka_cluster import Cluster
 from strandline.connectors.kafka_options import (
     EARLIEST,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _SAMPLE_ROWS = 200
 _SAMPLED_FOR_ROWS = 200_000
 _ROW_BYTES = 100
+_ANY = Reach()
 _ANEW = (
     "nothing that is sealed needs them: bring them back, or give the table another name, which "
     "begins with what the topic has now"
@@ -52,11 +54,13 @@ _ANEW = (
 class KafkaSource:
     """A topic. Connects when it is made, so that what `latest` means is settled then (S87)."""
 
-    def __init__(self, options: Mapping[str, str], resolve: ResolveSecret) -> None:
+    def __init__(
+        self, options: Mapping[str, str], resolve: ResolveSecret, reach: Reach = _ANY
+    ) -> None:
         self._options = dict(options)
         self._topic = topic_of(options)
         self._resolve = resolve
-        self._cluster = Cluster(self._topic, resolve)
+        self._cluster = Cluster(self._topic, resolve, reach)
         found = self._found({})
         self._opened = starts_of(self._topic.starting, found)
         self._ends = _position(found)
@@ -144,7 +148,7 @@ class KafkaSource:
 
 def open_source(options: Mapping[str, str], ports: Ports) -> KafkaSource:
     """The topic that a table's options name."""
-    return KafkaSource(options, ports.resolve)
+    return KafkaSource(options, ports.resolve, ports.reach)
 
 
 def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:

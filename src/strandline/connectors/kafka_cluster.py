@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from strandline.connectors.addresses import Address, Reach, check_address
 from strandline.connectors.kafka_options import Topic, admin_settings, hidden
 from strandline.connectors.kafka_plan import Bounds, Found, identity_of
 from strandline.errors import HandleClosedError, NotInstalledError, SourceError, UsageError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+_ANY = Reach()
 _SLICE_S = 0.1
 _ASKING_MS = 15_000
 _ATTEMPTS = 50
@@ -53,15 +55,23 @@ def kafka_module(name: str = "confluent_kafka") -> ModuleType:
         return import_module(name)
     except ImportError as missing:
         raise NotInstalledError(
-            "reading Kafka needs the package confluent-kafka, which is not installed: "
+            "Kafka needs the package confluent-kafka, which is not installed: "
             "pip install 'strandline[kafka]'"
         ) from missing
+
+
+class Node(Protocol):
+    """What is used of the library's brokers."""
+
+    host: str
+    port: int
 
 
 class Place(Protocol):
     """What is used of the library's partitions."""
 
     id: int
+    leader: Node | None
 
 
 class Description(Protocol):
@@ -85,13 +95,22 @@ class Complaints:
         self._settings = settings
         self._refusal: str | None = None
         self.last = "no answer"
+        self.names: set[str] = set()
+        """The errors that were told so far."""
+        self.count = 0
 
     def __call__(self, error: KafkaError) -> None:
         """What the library calls, in the middle of its own work."""
-        text = hidden(error.str(), self._topic, self._settings)
+        text = self.shown(error)
+        self.count += 1
+        self.names.add(error.name())
         self._refusal = self._refusal or self._permanent(error.name(), text)
         if error.name() != "_ALL_BROKERS_DOWN":
             self.last = text
+
+    def shown(self, error: KafkaError) -> str:
+        """An error's text, without secrets."""
+        return hidden(error.str(), self._topic, self._settings)
 
     def hear(self, error: KafkaError | None = None) -> None:
         """Raise if something was said, now or before, that waiting can't mend."""
@@ -106,7 +125,7 @@ class Complaints:
         try:
             return make({**self._settings, "error_cb": self})
         except kafka.KafkaException as refused:
-            text = hidden(refused.args[0].str(), self._topic, self._settings)
+            text = self.shown(refused.args[0])
         raise UsageError(f"an option kafka.* is refused by librdkafka: {text}")
 
     def _permanent(self, error: str, text: str) -> str | None:
@@ -119,16 +138,18 @@ class Complaints:
             )
         if error in _RIGHTS:
             topic = printable(self._topic.name)
-            return f"Kafka at {servers} gives no right to read topic {topic}: {text}"
+            return f"Kafka at {servers} gives no right to topic {topic}: {text}"
         return None
 
 
 class Cluster:
     """A connection that asks about one topic."""
 
-    def __init__(self, topic: Topic, resolve: ResolveSecret) -> None:
+    def __init__(self, topic: Topic, resolve: ResolveSecret, reach: Reach = _ANY) -> None:
         self._kafka = kafka_module()
         self._topic = topic
+        self._reach = reach
+        self._checked: set[tuple[str, int]] = set()
         settings = admin_settings(topic, resolve)
         self._complaints = Complaints(topic, settings)
         self._client: AdminClient | None = self._complaints.made(self._kafka.admin.AdminClient)
@@ -152,6 +173,11 @@ class Cluster:
 
     def compacted(self) -> bool:
         """Whether rows may vanish from the middle of a partition. Who may not know is told yes."""
+        policy = self.policy()
+        return not policy or "compact" in policy
+
+    def policy(self) -> str:
+        """The topic's `cleanup.policy`; empty for who may not know."""
         admin = self._kafka.admin
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._topic.name)
         asked = self._admin.describe_configs([resource])[resource]
@@ -159,9 +185,19 @@ class Cluster:
             settings = self._wait(asked)
         except self._kafka.KafkaException as refused:
             if refused.args[0].name() in _RIGHTS:
-                return True
+                return ""
             raise self._failed(refused) from None
-        return "compact" in str(settings["cleanup.policy"].value)
+        return str(settings["cleanup.policy"].value)
+
+    def create(self, partitions: int, config: Mapping[str, str]) -> None:
+        """Make the topic, with as many copies as the cluster says, unless it is there."""
+        name = self._topic.name
+        new = self._kafka.admin.NewTopic(name, partitions, -1, config=dict(config))
+        try:
+            self._wait(self._admin.create_topics([new])[name])
+        except self._kafka.KafkaException as refused:
+            if refused.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise self._failed(refused) from None
 
     def close(self) -> None:
         """Nothing is asked any more; the library ends the connection when nobody holds it."""
@@ -180,7 +216,16 @@ class Cluster:
             if refused.args[0].name() in _UNKNOWN:
                 return None
             raise self._failed(refused) from None
+        self._check(each.leader for each in described.partitions)
         return str(described.topic_id), sorted(each.id for each in described.partitions)
+
+    def _check(self, leaders: Iterable[Node | None]) -> None:
+        """A cluster says itself where its brokers are: a program may have led us to one that
+        sends us on to where nobody may go (X12). Nothing is asked of them before this."""
+        brokers = {(each.host, each.port) for each in leaders if each is not None}
+        for host, port in sorted(brokers - self._checked):
+            check_address(self._reach, "kafka.bootstrap.servers", Address(host, port))
+            self._checked.add((host, port))
 
     def _asked(self) -> Future[Description]:
         name = self._topic.name

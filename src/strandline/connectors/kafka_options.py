@@ -23,7 +23,7 @@ from strandline.errors import UsageError
 from strandline.model.ids import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from strandline.connectors.source import ResolveSecret
 
@@ -102,20 +102,14 @@ class Topic(msgspec.Struct, frozen=True):
 
 def topic_of(options: Mapping[str, str]) -> Topic:
     """Understand a table's options, or say which can't be right."""
-    without_secrets(options)
-    client = {
-        name.removeprefix(_CLIENT).lower(): value
-        for name, value in options.items()
-        if name.startswith(_CLIENT)
-    }
-    given = {name: value for name, value in options.items() if not name.startswith(_CLIENT)}
+    client, given = client_of(options)
     for name, instead in _ELSEWHERE.items():
         if name in given:
             raise UsageError(f"{NAME} has no option {name}: {instead}")
     refuse_unknown(NAME, given, (*_OPTIONS, "kafka.*"))
     if given.get("failOnDataLoss", "true").lower() != "true":
         raise UsageError("option failOnDataLoss can only be true: rows are never lost in silence")
-    _refuse_settings(client)
+    refuse_settings(client, _OWNED)
     name = _topic_name(required(NAME, given, "subscribe"))
     return Topic(
         name=name,
@@ -124,6 +118,17 @@ def topic_of(options: Mapping[str, str]) -> Topic:
         rows_per_split=whole(given, "maxRecordsPerPartition", _ROWS_PER_SPLIT, least=1),
         patience_ms=whole(given, "kafkaConsumer.pollTimeoutMs", _PATIENCE_MS, least=1),
     )
+
+
+def client_of(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """librdkafka's settings among the options, by their own names, and the other options."""
+    without_secrets(options)
+    client = {
+        name.removeprefix(_CLIENT).lower(): value
+        for name, value in options.items()
+        if name.startswith(_CLIENT)
+    }
+    return client, {name: value for name, value in options.items() if not name.startswith(_CLIENT)}
 
 
 def split_options(options: Mapping[str, str], identity: int | None) -> dict[str, str]:
@@ -179,12 +184,13 @@ def _topic_name(subscribe: str) -> str:
     return name
 
 
-def _refuse_settings(client: Mapping[str, str]) -> None:
+def refuse_settings(client: Mapping[str, str], owned: Collection[str]) -> None:
+    """Refuse settings without which nothing is reached, that are ours, or that run programs."""
     if not client.get(_SERVERS):
         raise UsageError("option kafka.bootstrap.servers is missing: write 'host:port'")
     for name, value in client.items():
         option = printable(f"{_CLIENT}{name}")
-        if name in _OWNED:
+        if name in owned:
             raise UsageError(f"option {option} is Strandline's to set: leave it out")
         if name.startswith(_DANGEROUS) or name.endswith(_CALLBACKS):
             raise UsageError(f"option {option} is refused: it would run or load programs here")

@@ -30,7 +30,7 @@ _BATCH_ROWS = 16_384
 _BATCH_BYTES = 8 * 1024 * 1024
 _SLICE_MS = 1_000
 # The reader never joins a group, so what happens to its coordinator is nobody's business.
-_OF_GROUPS = (
+OF_GROUPS = (
     "GROUP_AUTHORIZATION_FAILED",
     "COORDINATOR_NOT_AVAILABLE",
     "COORDINATOR_LOAD_IN_PROGRESS",
@@ -136,7 +136,7 @@ class Reader:
         elif error.name() == "_AUTO_OFFSET_RESET":
             self._insist()
             raise SourceError(f"{self._where()}: {printable(error.str(), limit=200)}")
-        elif error.name() not in _OF_GROUPS:
+        elif error.name() not in OF_GROUPS:
             self._complaints.hear(error)
 
     def _lose_patience(self) -> None:
