@@ -11,6 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from strandline.connectors.avrofile import arrow_schema, avro_batches
 
+LIMITS = {"batch_bytes": 1 << 20, "block_max": 1 << 20}
+
 
 def logical(kind, name, **more):
     return {"type": kind, "logicalType": name, **more}
@@ -51,7 +53,7 @@ def test_each_type_has_its_column():
     record = {name: dict(v) if name == "p" else v for name, _, _, v in FIELDS}
     stream = io.BytesIO()
     fastavro.writer(stream, SCHEMA, [record] * 5)
-    batches = list(avro_batches(stream.getvalue(), 2))
+    batches = list(avro_batches(io.BytesIO(stream.getvalue()), 2, **LIMITS))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
     assert batches[0].schema == pa.schema([(name, kind) for name, _, kind, _ in FIELDS])
     assert batches[2].to_pylist() == [{name: value for name, _, _, value in FIELDS}]
@@ -62,10 +64,13 @@ def test_each_type_has_its_column():
     [
         "string", {"type": "array", "items": "long"},
         {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["long", "string"]}]},
+        {"type": "record", "name": "r", "fields": []},
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array",
+            "items": {"type": "fixed", "name": "nothing", "size": 0}}}]},
     ],
 )  # fmt: skip
 def test_what_has_no_columns_is_refused(schema):
-    with pytest.raises(ValueError, match=r"records|union"):
+    with pytest.raises(ValueError, match=r"record|union|fixed"):
         arrow_schema(schema)
 
 
@@ -79,6 +84,6 @@ def test_mangled_files_are_refused_and_nothing_else(noise, at):
     content = stream.getvalue()
     mangled = content[: at % len(content)] + noise + content[at % len(content) + len(noise) :]
     try:
-        list(avro_batches(mangled, 10))
+        list(avro_batches(io.BytesIO(mangled), 10, **LIMITS))
     except ValueError:
         return

@@ -51,7 +51,8 @@ def test_what_is_written_is_read_back(tmp_path: Path, kind: str) -> None:
     with path.open("wb") as file:
         rows, rest = write(file, kind, changes().schema, iter(changes().to_batches()))
     assert (rows, rest) == (3, None)
-    found = pa.Table.from_batches(read(path, kind, changes().schema))
+    with path.open("rb") as file:
+        found = pa.Table.from_batches(read(file, kind, changes().schema))
     assert found.equals(changes())
 
 

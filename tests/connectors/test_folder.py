@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import count
 from pathlib import Path
 
@@ -35,6 +36,56 @@ def test_what_was_put_is_there_when_the_block_ends(tmp_path: Path) -> None:
     folder.remove("x")
     assert folder.read("x/part") is None
     assert folder.names("x") == []
+
+
+def test_a_folder_that_was_there_is_synced_into_the_one_above(tmp_path: Path) -> None:
+    """Who made it may have died before that (S83)."""
+    steps: list[str] = []
+    (tmp_path / "out" / "a").mkdir(parents=True)
+    folder = LocalFolder(tmp_path / "out", lambda: str(next(TOKENS)), steps.append)
+    folder.settle("a")
+    assert steps == ["sync folder a", "sync folder out"]
+    steps.clear()
+    folder.create("a/b", b"")
+    assert steps[0] == "sync folder out"
+    steps.clear()
+    with folder.put("a/c"):
+        assert steps[0] == "sync folder out"
+
+
+@pytest.mark.parametrize(
+    ("number", "passes"),
+    [
+        (errno.EACCES, True),
+        (errno.EPERM, True),
+        (errno.EINVAL, True),
+        (errno.EROFS, True),
+        (errno.ENOTSUP, True),
+        (errno.EIO, False),
+    ],
+)
+def test_a_folder_above_that_can_t_be_synced_is_not_ours_to_sync(
+    tmp_path: Path, number: int, *, passes: bool
+) -> None:
+    """A file system may not sync folders, and the one below, which we write to, may."""
+
+    def step(name: str) -> None:
+        if name == f"sync folder {tmp_path.name}":
+            raise OSError(number, "no")
+
+    out = tmp_path / "out"
+    folder = LocalFolder(out, lambda: str(next(TOKENS)), step)
+    with pytest.raises(SinkError):
+        folder.create("a", b"")  # It makes `out`, and what it makes has to stay.
+    assert out.is_dir()
+    if not passes:
+        with pytest.raises(SinkError):
+            folder.create("a", b"")
+        return
+    assert folder.create("a", b"")
+    with folder.put("b"):
+        pass
+    assert sorted(each.name for each in out.iterdir()) == ["a", "b"]
 
 
 def test_drafts_are_never_listed_and_can_be_removed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from strandline.connectors.formats import csv_cells, csv_records, parser, reason_of
+from strandline.connectors.formats import csv_cells, parser, reason_of
 from strandline.connectors.reading import reading
 from strandline.errors import UsageError
 
@@ -88,16 +88,6 @@ def test_cells_are_told_apart(text, cells):
 def test_every_cell_survives_quoting(cells):
     quoted = ["" if cell is None else '"' + cell.replace('"', '""') + '"' for cell in cells]
     assert csv_cells(",".join(quoted), ",") == cells
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.lists(st.text('a"\n,\r', max_size=4), min_size=1, max_size=3), max_size=5))
-def test_records_are_told_apart_whatever_cells_hold(rows):
-    lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
-    content = "\r\n".join(lines).encode()
-    records = csv_records(content)
-    assert [record.decode() for _, record in records] == lines
-    assert all(content[at : at + len(record)] == record for at, record in records)
 
 
 def test_a_reason_is_one_line_that_can_be_shown():

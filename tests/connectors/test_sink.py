@@ -31,6 +31,12 @@ def test_batches_without_rows_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], [EMPTY], [EMPTY, EMPTY]])
+def test_only_the_first_of_a_lineage_may_be_without(nothing: list[pa.RecordBatch]) -> None:
+    assert list(filled(7, nothing, first=True)) == []
+    assert list(filled(7, [*nothing, FULL], first=True)) == [FULL]
+
+
+@pytest.mark.parametrize("nothing", [[], [EMPTY], [EMPTY, EMPTY]])
 def test_a_transaction_without_changes_is_refused(nothing: list[pa.RecordBatch]) -> None:
     with pytest.raises(InvariantError, match="transaction 7"):
         filled(7, nothing)

@@ -14,17 +14,18 @@ union with null                   the other; of more than one other: refused
 from __future__ import annotations
 
 import io
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
+from strandline.connectors.avroblocks import Unpacked
 from strandline.connectors.formats import avro_refusals, load_avro, reason_of
 from strandline.connectors.values import Notation, column, python_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
 
 _PLAIN = {
     "boolean": pa.bool_(),
@@ -49,26 +50,39 @@ _LOGICAL = {
 }
 
 
-def avro_batches(content: bytes, rows: int) -> Iterator[pa.RecordBatch]:
-    """The records of a file in batches of so many rows; `ValueError` if it is no Avro file."""
+def avro_batches(
+    stream: BinaryIO, rows: int, *, batch_bytes: int, block_max: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of a file in batches of so many rows, or of about so many bytes; `ValueError` if
+    it is no Avro file, or a block of it unpacks to more than `block_max`."""
     avro = load_avro()
+    unpacked = Unpacked(stream, block_max)
     try:
-        reader = avro.reader(io.BytesIO(content))
+        reader = avro.reader(io.BufferedReader(unpacked))
         schema = arrow_schema(reader.writer_schema)
-        yield from _batches(reader, schema, rows)
+        notation = Notation()
+        kinds = {each.name: python_type(each.type, notation) for each in schema}
+        while some := _some(reader, unpacked, rows, batch_bytes):
+            arrays = [
+                column(_converted(some, each.name, kinds[each.name]), each.type, notation)
+                for each in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
     except avro_refusals() as error:
         raise ValueError(reason_of(error)) from error
 
 
-def _batches(reader: Any, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - untyped
-    notation = Notation()
-    kinds = {each.name: python_type(each.type, notation) for each in schema}
-    while some := list(islice(reader, rows)):
-        arrays = [
-            column(_converted(some, each.name, kinds[each.name]), each.type, notation)
-            for each in schema
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _some(
+    reader: Iterator[dict[str, Any]], unpacked: Unpacked, rows: int, batch_bytes: int
+) -> list[dict[str, Any]]:
+    some: list[dict[str, Any]] = []
+    start = unpacked.given
+    while len(some) < rows and unpacked.given - start < batch_bytes:
+        record = next(reader, None)
+        if record is None:
+            break
+        some.append(record)
+    return some
 
 
 def _converted(records: list[dict[str, Any]], name: str, kind: Any) -> Any:  # noqa: ANN401 - a column
@@ -81,10 +95,14 @@ def arrow_schema(avro: Any) -> pa.Schema:  # noqa: ANN401 - a schema as JSON has
     """The columns of records of an Avro schema."""
     if not isinstance(avro, dict) or avro.get("type") != "record":
         raise ValueError("an Avro file must hold records")
-    named: dict[str, Any] = {}
-    return pa.schema(
-        [pa.field(each["name"], _arrow(each["type"], named)) for each in avro["fields"]]
-    )
+    return pa.schema(_fields(avro, {}))
+
+
+def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> list[pa.Field]:
+    # What takes no bytes may come any number of times in a file of a few.
+    if not record["fields"]:
+        raise ValueError("a record without fields has no columns")
+    return [pa.field(each["name"], _arrow(each["type"], named)) for each in record["fields"]]
 
 
 def _arrow(kind: Any, named: dict[str, Any]) -> pa.DataType:  # noqa: ANN401 - a schema as JSON has it
@@ -110,8 +128,9 @@ def _declared(kind: Mapping[str, Any], named: dict[str, Any]) -> pa.DataType:
     if logical in _LOGICAL:
         return _LOGICAL[logical]
     if plain == "record":
-        fields = [pa.field(each["name"], _arrow(each["type"], named)) for each in kind["fields"]]
-        return pa.struct(fields)
+        return pa.struct(_fields(kind, named))
+    if plain == "fixed" and kind["size"] < 1:
+        raise ValueError("a fixed value of no bytes is nothing")
     if plain == "array":
         return pa.list_(_arrow(kind["items"], named))
     if plain == "map":

@@ -7,9 +7,6 @@ bytes (see `values`), so that what one pipeline publishes another one reads exac
 from __future__ import annotations
 
 import base64
-import datetime as dt
-import decimal
-import math
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,14 +14,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.connectors.plain import plain
 from strandline.connectors.sink import BATCH_ROWS
 from strandline.connectors.values import Notation, column, python_type
-from strandline.errors import SinkStoppedError
 from strandline.model.schema import DIFF_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 KINDS = ("parquet", "json")
 ROWS_MAX = 1_000_000
@@ -38,8 +34,8 @@ def with_diff(columns: pa.Schema) -> pa.Schema:
 
 
 def packed(schema: pa.Schema) -> str:
-    plain = schema.remove_metadata()
-    return base64.b64encode(plain.serialize().to_pybytes()).decode()
+    bare = schema.remove_metadata()
+    return base64.b64encode(bare.serialize().to_pybytes()).decode()
 
 
 def unpacked(text: str) -> pa.Schema:
@@ -62,26 +58,25 @@ def write(
     return rows, None if following is None else chain((following,), batches)
 
 
-def read(path: Path, kind: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read(file: IO[bytes], kind: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """What was written."""
     if kind == "parquet":
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(BATCH_ROWS):
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(BATCH_ROWS):
                 yield batch.cast(columns)
         return
     readers = {
         each.name: msgspec.json.Decoder(python_type(each.type, _NOTATION) | None)
         for each in columns
     }
-    with path.open("rb") as file:
-        rows: list[dict[str, msgspec.Raw]] = []
-        for line in file:
-            rows.append(msgspec.json.decode(line, type=dict[str, msgspec.Raw]))
-            if len(rows) == BATCH_ROWS:
-                yield _batch(rows, readers, columns)
-                rows = []
-        if rows:
+    rows: list[dict[str, msgspec.Raw]] = []
+    for line in file:
+        rows.append(msgspec.json.decode(line, type=dict[str, msgspec.Raw]))
+        if len(rows) == BATCH_ROWS:
             yield _batch(rows, readers, columns)
+            rows = []
+    if rows:
+        yield _batch(rows, readers, columns)
 
 
 def _batch(
@@ -114,31 +109,7 @@ class _Json:
     def write(self, batch: pa.RecordBatch) -> None:
         kinds = [(each.name, each.type) for each in batch.schema]
         for row in batch.to_pylist():
-            plain = {name: _plain(row[name], kind) for name, kind in kinds}
-            self._file.write(msgspec.json.encode(plain) + b"\n")
+            line = {name: plain(row[name], kind) for name, kind in kinds}
+            self._file.write(msgspec.json.encode(line) + b"\n")
 
     def close(self) -> None: ...
-
-
-def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - whatever Arrow holds
-    """A value as JSON holds it."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _NOT_NUMBERS[str(value)]
-    if isinstance(value, bytes | decimal.Decimal | dt.datetime | dt.date | dt.time | dt.timedelta):
-        return str(value) if isinstance(value, decimal.Decimal) else value
-    return _nested(value, kind)
-
-
-def _nested(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - whatever Arrow holds
-    if pa.types.is_map(kind):
-        return {key: _plain(item, kind.item_type) for key, item in value}
-    if pa.types.is_struct(kind):
-        return {each.name: _plain(value[each.name], each.type) for each in kind}
-    if isinstance(value, list):
-        return [_plain(item, kind.value_type) for item in value]
-    raise SinkStoppedError(f"a column of type {kind} can't be published as JSON: use Parquet")
-
-
-_NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -7,7 +7,10 @@
     suffix       any      how names end; others are passed over
     transaction           `file`: each file is a transaction of its own, begun when it is there
     csv.*                 see `reading`
+    max*                  what is too much, see `filerows`
 
+A file is read as a stream, however large it is; as it is taken whole, the bytes of a transaction
+may be more than were wanted.
 Files are taken in the order of their paths. A name that begins with `_` or `.`, or ends with
 `.tmp`, is not there yet: write a file under such a name, then rename it. What was taken is known
 by its path and a hash of its content, so a file that has changed since is not read as if it had
@@ -25,14 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from strandline.connectors import raw as layout
-from strandline.connectors.avrofile import avro_batches
-from strandline.connectors.formats import CSV_COLUMNS, csv_cells, csv_records, reason_of
+from strandline.connectors.filerows import OPTIONS as _LIMITS, limits_of, rows_of
 from strandline.connectors.options import refuse_unknown, required
 from strandline.connectors.position import Position, Range
 from strandline.connectors.reading import FORMATS
@@ -41,13 +37,13 @@ from strandline.errors import SourceError, SourceGoneError, UsageError
 from strandline.model.ids import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
 
 NAME = "files"
-BATCH_ROWS = 10_000
-
-_OPTIONS = ("path", "format", "suffix", "transaction")
-_READ_OPTIONS = ("path", "format", "csv.delimiter", "csv.columns")
+_OPTIONS = ("path", "format", "suffix", "transaction", *_LIMITS)
+_READ_OPTIONS = ("path", "format", "csv.delimiter", "csv.columns", *_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +72,7 @@ class Files:
                 f"option transaction is {printable(options['transaction'])}: files know 'file', or "
                 "leave it out"
             )
+        limits_of(options)
         self.initiates = "transaction" in options
         self._folder = Path(required(NAME, options, "path"))
         self._suffix = options.get("suffix", "")
@@ -171,18 +168,27 @@ def path_of(partition: str) -> str:
 
 
 def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 - the port
+    """The rows of a whole file, as a stream: it is proved to be what was taken before the first
+    of them is given, and to have stayed so after the last."""
     path, digest = path_of(split.partition), split.partition.rpartition("@")[2]
     try:
-        with opened(Path(split.options["path"]), path) as stream:
-            content = stream.read()
+        stream = opened(Path(split.options["path"]), path)
     except SourceError as error:
         raise _gone(path, "it is not there any more") from error
-    hashed = _hash()
-    hashed.update(content)
-    if len(content) != split.stop or hashed.hexdigest() != digest:
-        raise _gone(path, "its content has changed")
-    read = _READERS[split.options.get("format", "json")]
-    return read(content, split)
+    with stream:
+        before = _told(stream)
+        found = hashlib.file_digest(stream, _hash).hexdigest()
+        if before[0] != split.stop or found != digest:
+            raise _gone(path, "its content has changed")
+        stream.seek(0)
+        yield from rows_of(stream, path, split)
+        if _told(stream) != before:
+            raise _gone(path, "its content has changed")
+
+
+def _told(stream: io.BufferedReader) -> tuple[int, int]:
+    told = os.fstat(stream.fileno())
+    return told.st_size, told.st_mtime_ns
 
 
 def opened(folder: Path, path: str) -> io.BufferedReader:
@@ -232,84 +238,3 @@ def _gone(path: str, why: str) -> SourceGoneError:
         f"file {printable(path)} was taken, but {why}: bring it back as it was, or amend the "
         "transaction"
     )
-
-
-# ---- the formats
-
-
-def _json_lines(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
-    offset, values, offsets = 0, [], []
-    for line in io.BytesIO(content):
-        value = line.strip()
-        if value:
-            values.append(value)
-            offsets.append(offset)
-        offset += len(line)
-        if len(values) == BATCH_ROWS:
-            yield layout.raw_batch(values, split.partition, offsets)
-            values, offsets = [], []
-    if values:
-        yield layout.raw_batch(values, split.partition, offsets)
-
-
-def _csv(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
-    records = csv_records(content.removeprefix(b"\xef\xbb\xbf"))
-    header = None
-    if not split.options.get("csv.columns") and records:
-        header = (CSV_COLUMNS, _header(records.pop(0)[1], split))
-    for at in range(0, len(records), BATCH_ROWS):
-        some = records[at : at + BATCH_ROWS]
-        values = [record for _, record in some]
-        places = [offset for offset, _ in some]
-        yield layout.raw_batch(values, split.partition, places, header=header)
-
-
-def _header(line: bytes, split: Split) -> bytes:
-    try:
-        cells = csv_cells(line.decode(), split.options.get("csv.delimiter", ","))
-    except ValueError as error:
-        raise _unreadable(split, error) from error
-    return msgspec.json.encode([each or "" for each in cells])
-
-
-def _parquet(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
-    try:
-        file = pq.ParquetFile(pa.BufferReader(content))
-        layout.typed_schema(list(file.schema_arrow))
-        offset = 0
-        for batch in file.iter_batches(BATCH_ROWS):
-            yield _placed(batch, split, offset)
-            offset += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(split, error) from error
-
-
-def _avro(content: bytes, split: Split) -> Iterator[pa.RecordBatch]:
-    offset = 0
-    try:
-        for batch in avro_batches(content, BATCH_ROWS):
-            yield _placed(batch, split, offset)
-            offset += batch.num_rows
-    except ValueError as error:
-        raise _unreadable(split, error) from error
-
-
-def _placed(batch: pa.RecordBatch, split: Split, offset: int) -> pa.RecordBatch:
-    numbers = np.arange(offset, offset + batch.num_rows, dtype=np.int64)
-    places = [pa.repeat(pa.scalar(split.partition), batch.num_rows), pa.array(numbers)]
-    schema = layout.typed_schema(list(batch.schema))
-    return pa.RecordBatch.from_arrays([*batch.columns, *places], schema=schema)
-
-
-def _unreadable(split: Split, error: Exception) -> SourceError:
-    kind = split.options.get("format", "json")
-    path = printable(path_of(split.partition))
-    return SourceError(f"file {path} is no {kind} file that can be read: {reason_of(error)}")
-
-
-_READERS: dict[str, Callable[[bytes, Split], Iterator[pa.RecordBatch]]] = {
-    "json": _json_lines,
-    "csv": _csv,
-    "parquet": _parquet,
-    "avro": _avro,
-}

@@ -16,14 +16,15 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
 
 from strandline.errors import SinkError, SinkStoppedError, UsageError
 from strandline.model.ids import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-.]*(/[A-Za-z0-9_][A-Za-z0-9_\-.]*){0,3}")
 _DRAFT = ".draft-"
@@ -35,6 +36,35 @@ _FOR_GOOD = {
     errno.ENOTDIR: "a file is in the way",
     errno.ENOTSUP: "the file system allows no hard links: publish to another one",
 }
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS, errno.ENOTSUP)
+"""Why a folder can't be synced: no right to, or its file system does not sync folders at all."""
+
+
+class Folder(Protocol):
+    """A folder on disk, or a prefix of an object store."""
+
+    @property
+    def root(self) -> object:
+        """Its path or its URL."""
+        ...
+
+    def put(self, name: str) -> AbstractContextManager[IO[bytes]]: ...
+
+    def create(self, name: str, content: bytes) -> bool: ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def opened(self, place: str) -> IO[bytes]:
+        """A file of ours by its full path or URL, to be read."""
+        ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def remove(self, folder: str) -> None: ...
+
+    def remove_drafts(self, folder: str) -> None: ...
+
+    def settle(self, folder: str) -> None: ...
 
 
 class LocalFolder:
@@ -93,6 +123,9 @@ class LocalFolder:
             with os.fdopen(file, "rb") as opened:
                 return opened.read()
 
+    def opened(self, place: str) -> IO[bytes]:
+        return Path(place).open("rb")
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted, without drafts; none if there is no such folder."""
         path = self._path(folder) if folder else self.root
@@ -118,11 +151,12 @@ class LocalFolder:
                     each.unlink(missing_ok=True)
 
     def settle(self, folder: str) -> None:
-        """Make the names that can be seen in a folder stay: whoever wrote them may not have."""
+        """Make a folder and the names that can be seen in it stay: who wrote them may not have."""
         path = self._path(folder)
         with _told(f"sync {path}"):
             if path.is_dir():
                 self._sync(path)
+                self._sync(path.parent)
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
@@ -139,8 +173,18 @@ class LocalFolder:
             os.fsync(file.fileno())
 
     def _make(self, folder: Path) -> None:
-        """Make a folder and those above it, each synced into the one above."""
+        """Make a folder and those above it, each synced into the one above.
+
+        Also if it was there: who made it may have died before that, and what is written into it
+        would be gone with it at a power cut.
+        """
         if folder.is_dir():
+            # A folder above that is not ours, or can't be synced, was not made by us either.
+            try:
+                self._sync(folder.parent)
+            except OSError as error:
+                if error.errno not in _NOT_OURS:
+                    raise
             return
         if folder != folder.parent:
             self._make(folder.parent)

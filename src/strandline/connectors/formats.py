@@ -99,21 +99,6 @@ def csv_cells(text: str, delimiter: str) -> list[str | None]:
             return cells
 
 
-def csv_records(content: bytes) -> list[tuple[int, bytes]]:
-    """The records of a file, each with the offset of its first byte; a quoted cell may hold line
-    ends. Empty lines are none."""
-    records, start, quotes, at = [], 0, 0, 0
-    for line in io.BytesIO(content):
-        quotes += line.count(b'"')
-        at += len(line)
-        if quotes % 2 == 0 or at == len(content):
-            record = content[start:at].rstrip(b"\r\n")
-            if record:
-                records.append((start, record))
-            start, quotes = at, 0
-    return records
-
-
 # ---- Avro
 
 

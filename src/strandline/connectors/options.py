@@ -9,10 +9,10 @@ from strandline.errors import UsageError
 from strandline.model.ids import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 
-def refuse_unknown(connector: str, options: Mapping[str, str], known: Collection[str]) -> None:
+def refuse_unknown(connector: str, options: Iterable[str], known: Collection[str]) -> None:
     """Refuse options that neither the connector nor the reading of rows has."""
     for name in options:
         if name not in known and name not in OPTIONS:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import UsageError
 from strandline.model.ids import printable
+from strandline.model.sensitive import is_sensitive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
     from strandline.connectors.source import ResolveSecret
 
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]*")
-_SENSITIVE = re.compile(
-    r"passw(or)?d|passphrase|secret|token|credential|jaas|private.?key|api.?key|key\.pem",
-    re.IGNORECASE,
-)
-_NOT_SECRET = re.compile(r"(endpoint|url|location|provider|class|type)$", re.IGNORECASE)
 
 HIDDEN = "***"
 
@@ -36,11 +32,6 @@ def is_reference(value: str) -> bool:
     (True, True, False)
     """
     return _REFERENCE.fullmatch(value) is not None
-
-
-def is_sensitive(option: str) -> bool:
-    """Whether an option of this name holds what nobody may see."""
-    return _SENSITIVE.search(option) is not None and _NOT_SECRET.search(option) is None
 
 
 def without_secrets(options: Mapping[str, str]) -> dict[str, str]:

@@ -13,12 +13,13 @@ position of its own, so that replicas may ask in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 import pyarrow as pa
 
+from strandline.connectors.addresses import Reach
 from strandline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -171,6 +172,8 @@ class Ports:
     resolve: ResolveSecret
     changes: Callable[[str], Changes] | None = None
     """Shards by name, where there are any."""
+    reach: Reach = field(default_factory=Reach)
+    """Where options may lead."""
 
 
 Open = Callable[["Mapping[str, str]", Ports], Source]
