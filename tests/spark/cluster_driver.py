@@ -19,6 +19,7 @@ import pyarrow as pa
 import strandline
 from strandline.spark import session, worker
 from strandline.spark.appends import append
+from strandline.spark.compacts import Carrier
 from strandline.spark.incoming import Meaning
 from strandline.spark.jobs import Jobs
 from strandline.spark.landed import Landed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from strandline import Store
     from strandline.handles.shard import Shard
     from strandline.spark.desk import Desk
     from strandline.spark.instruction import Answer
@@ -40,6 +42,10 @@ PAD = 1000
 PADDED = 3000
 APART = 100_000
 """From the first id of a task to that of the next, where tasks make their rows themselves."""
+SMALL = strandline.Settings(inline_max_bytes=0, part_target_rows=1000)
+"""Every row becomes part of an object, and few rows are enough to cut a range."""
+HELD = {"append": "append_rows", "upsert": "upsert_ranges", "compact": "merge_units"}
+"""Which function a task of a call runs."""
 HANGING = strandline.Settings(lease_ms=3_000, inline_max_bytes=0)
 
 
@@ -81,6 +87,74 @@ class Program:
                 "format": rows_of(spark.read.format("strandline").load(f"{folder}/orders")),
                 "feed": rows_of(feed.load(f"{folder}/orders").drop("_commit_timestamp")),
             }
+
+    def more(self, folder: str) -> dict[str, object]:
+        """What it takes longer to do: put by place, compact, stream, read changes, by SQL."""
+        spark = self.spark
+        with ExitStack() as stack:
+            store = stack.enter_context(strandline.open(folder, upkeep=False, settings=SMALL))
+            goods = store.shard("goods", SCHEMA, key=["id"])
+            copy = store.shard("copy", SCHEMA)
+            table = stack.enter_context(store.table("goods"))
+            table.append(orders_of(spark, 0, 4000, 0), by_place=True)
+            table.upsert(orders_of(spark, 3000, 5000, 1))
+            changes = rows_of(table.changes(1, spark=spark))
+            stream = spark.readStream.format("strandline").load(f"{folder}/goods").writeStream
+            stream = stream.format("strandline").trigger(availableNow=True)
+            stream = stream.option("checkpointLocation", f"{folder} checkpoint")
+            assert stream.start(f"{folder}/copy").awaitTermination(240)
+            place = f"OPTIONS (path '{folder}', table 'copy')"
+            spark.sql(f"CREATE TABLE IF NOT EXISTS copied USING strandline {place}")
+            spark.sql("INSERT INTO copied SELECT id, name, step FROM copied WHERE id < 10")
+            counted = spark.sql("SELECT step, count(*) AS rows FROM copied GROUP BY step")
+            sql = rows_of(counted)
+            spark.sql("DROP TABLE copied")
+            return {
+                "goods": history(goods),
+                "copy": history(copy),
+                "changes": changes,
+                "sql": sql,
+                "merged": self._merged(store),
+            }
+
+    def _merged(self, store: Store) -> list[object]:
+        """A table of its own, which nobody holds: how far it is merged depends on nothing else."""
+        shard = store.shard("merged", SCHEMA, key=["id"])
+        shard.retain("1 version")
+        with store.table("merged") as table:
+            table.append(orders_of(self.spark, 0, 4000, 0))
+            table.upsert(orders_of(self.spark, 3000, 5000, 1))
+            jobs = compacted(table._desk, Jobs(self.spark, shard.id, slots=2))
+            return [jobs, facts_of(shard), rows_of(table.df(self.spark))]
+
+    def held(self, folder: str, call: str, gate: str, step: int) -> list[list[object]]:
+        """Do it while the first attempt of its first task waits, with all that it does done.
+
+        The answer is what the table has then.
+        """
+        with strandline.open(folder, upkeep=False, settings=SMALL) as store:
+            shard = store.shard("orders", SCHEMA, key=["id"])
+            shard.retain("1 version")
+            task = HELD.get(call)
+            alone = None if task is None else getattr(worker, task)
+            if task is not None:
+                setattr(worker, task, held(task, gate))
+            try:
+                with store.table("orders") as table:
+                    if call == "append":
+                        start = APART * (1 + step)
+                        table.append(orders_of(self.spark, start, start + 2000, step, tasks=2))
+                    elif call == "upsert":
+                        table.upsert(orders_of(self.spark, 0, 3000, step, tasks=2))
+                    elif call == "compact":
+                        compacted(table._desk, Jobs(self.spark, shard.id, slots=2))
+                    else:
+                        rows = table.df(self.spark).mapInArrow(gated(gate), LAYOUT).toArrow()
+                        return sorted(map(list, rows_as_tuples(rows)))
+            finally:
+                if task is not None:
+                    setattr(worker, task, alone)
+            return sorted(map(list, rows_as_tuples(shard.snapshot().to_arrow())))
 
     def append(self, folder: str, gate: str) -> int:
         """Append more rows than a task holds back, through a gate; the answer is how many."""
@@ -184,6 +258,17 @@ def orders_of(spark: SparkSession, start: int, end: int, step: int, *, tasks: in
     )
 
 
+def compacted(desk: Desk, jobs: Jobs) -> int:
+    """Merge all there is, in tasks however small it is; how many jobs that took."""
+    desk.compact(full=True, carrier=Carrier(desk, jobs, small=0), slots=jobs.slots)
+    return jobs.count
+
+
+def facts_of(shard: Shard) -> list[list[object]]:
+    parts = [part for batch in shard.state().batches for part in batch.parts]
+    return [[part.rows, part.digest.hex(), str(part.place_lo), part.base] for part in parts]
+
+
 def history(shard: Shard) -> list[str]:
     """What was written at each time, as a digest of it."""
     return [moment.digest.hex() for moment in shard.state().moments]
@@ -232,6 +317,23 @@ def gated_rows(folder: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
                     ids = range(start, start + 9_000)
                     columns = [list(ids), [f"{n:0{PAD}}" for n in ids], [0] * len(ids)]
                     yield pa.record_batch(columns, ["id", "name", "step"])
+
+    return run
+
+
+def held(task: str, folder: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """The task of that name; the first attempt of task 0 puts all, and waits before it says so."""
+
+    def run(*told: object) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        from strandline.spark import worker
+
+        answers = list(getattr(worker, task)(*told))
+        context = TaskContext.get()
+        if context.partitionId() == 0 and context.attemptNumber() == 0:
+            wait_at(folder)
+        yield from answers
 
     return run
 

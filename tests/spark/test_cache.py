@@ -130,7 +130,8 @@ def test_mapped_blocks_need_no_descriptor(new) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(50):
         cache.put(f"b{number}", table(number))
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # Far fewer than blocks: what other tests left may be closed or opened meanwhile.
+    assert len(list(Path("/proc/self/fd").iterdir())) < before + 10
 
 
 def test_files_are_for_their_owner_only(new, folder: Path) -> None:

@@ -5,6 +5,7 @@ Executors of the standalone cluster have no packages but those of the archive.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -34,6 +35,7 @@ pytestmark = [
     pytest.mark.xdist_group("cluster"),
 ]
 
+SEED = 4
 OWN = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
@@ -58,9 +60,14 @@ def driver(folder: Path) -> Iterator[Driver]:
 def truth(driver: Driver, folder: Path) -> dict[str, list[str]]:
     """What local mode gives."""
     driver.ask("start", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
-    found = driver.ask("everything", folder=str(folder / "local"))
+    found = everything_of(driver, folder / "local")
     driver.ask("stop")
     return found
+
+
+def everything_of(driver: Driver, store: Path) -> dict[str, list[str]]:
+    found = driver.ask("everything", folder=str(store))
+    return found | driver.ask("more", folder=str(store))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +95,7 @@ def connected(
 @pytest.fixture(scope="module")
 def everything(connected: Driver, folder: Path) -> dict[str, list[str]]:
     """What the cluster gives."""
-    return connected.ask("everything", folder=str(folder / "standalone"))
+    return everything_of(connected, folder / "standalone")
 
 
 def test_a_standalone_cluster_gives_what_local_mode_gives(
@@ -116,7 +123,8 @@ def first_id(part: Path) -> int:
     return pq.ParquetFile(part).read(["id"])["id"][0].as_py()
 
 
-@pytest.mark.parametrize("victim", ["executor", pytest.param("worker", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["executor", "worker"])
 def test_killing_it_while_it_writes_leaves_orphans_only(
     connected: Driver, standalone: Standalone, folder: Path, victim: str
 ) -> None:
@@ -131,7 +139,10 @@ def test_killing_it_while_it_writes_leaves_orphans_only(
     assert leftovers(store)
 
 
-@pytest.mark.parametrize(("way", "victim"), [("df", "executor"), ("format", "worker")])
+@pytest.mark.parametrize(
+    ("way", "victim"),
+    [pytest.param("df", "executor", marks=pytest.mark.slow), ("format", "worker")],
+)
 def test_killing_it_while_it_reads_changes_nothing(
     connected: Driver, standalone: Standalone, truth, folder: Path, way: str, victim: str
 ) -> None:
@@ -143,6 +154,70 @@ def test_killing_it_while_it_reads_changes_nothing(
     assert connected.answer() == truth["df"]
 
 
+def told(store: Path, gate: Gate, call: str, step: int) -> dict[str, object]:
+    return {"folder": str(store), "gate": str(gate.folder), "call": call, "step": step}
+
+
+def undisturbed(connected: Driver, store: Path, call: str, step: int) -> list[list[object]]:
+    """What a call gives whose gate is open from the start."""
+    gate = Gate(store.parent / f"open gate {store.name} {step}")
+    gate.open()
+    return connected.ask("held", **told(store, gate, call, step))
+
+
+@pytest.mark.parametrize(
+    ("call", "victim"),
+    [
+        ("upsert", "executor"),
+        pytest.param("compact", "executor", marks=pytest.mark.slow),
+        pytest.param("upsert", "worker", marks=pytest.mark.slow),
+        pytest.param("compact", "worker", marks=pytest.mark.slow),
+    ],
+)
+def test_killing_it_after_it_has_put_and_before_it_says_so_leaves_orphans_only(
+    connected: Driver, standalone: Standalone, folder: Path, call: str, victim: str
+) -> None:
+    store, gate = folder / f"{call} {victim}", Gate(folder / f"gate of {call} {victim}")
+    before = undisturbed(connected, store, "upsert", 0)
+    assert len(before) == 3000
+    connected.tell("held", **told(store, gate, call, 1))
+    worker = gate.first(standalone.logs)
+    kill(executor_of(worker) if victim == "executor" else worker)
+    gate.open()
+    step = 1 if call == "upsert" else 0
+    assert connected.answer() == [[n, f"order {n} at {step}", step] for n in range(3000)]
+    assert leftovers(store)
+
+
+@pytest.mark.slow
+def test_cycles_of_kills_change_nothing(
+    connected: Driver, standalone: Standalone, folder: Path, cycles: int, seed: int | None
+) -> None:
+    """Whatever a table does, an executor or a Python worker is killed in the midst of it (G9)."""
+    chance = random.Random(SEED if seed is None else seed)
+    store = folder / "cycles"
+    undisturbed(connected, store, "upsert", 0)
+    rows = {n: [n, f"order {n} at 0", 0] for n in range(3000)}
+    for step in range(1, cycles + 1):
+        call = chance.choice(["append", "upsert", "compact", "read"])
+        victim = chance.choice(["executor", "worker"])
+        if call == "compact":  # It needs something that was not merged yet.
+            undisturbed(connected, store, "upsert", -step)
+            rows |= {n: [n, f"order {n} at {-step}", -step] for n in range(3000)}
+        first = APART * (1 + step) if call == "append" else 0
+        if call in ("append", "upsert"):
+            ids = range(first, first + (2000 if call == "append" else 3000))
+            rows |= {n: [n, f"order {n} at {step}", step] for n in ids}
+        gate = Gate(folder / f"gate of cycle {step}")
+        connected.tell("held", **told(store, gate, call, step))
+        worker = gate.first(standalone.logs)
+        kill(executor_of(worker) if victim == "executor" else worker)
+        gate.open()
+        found = connected.answer()
+        assert found == [rows[n] for n in sorted(rows)], f"cycle {step}: {call}, {victim} killed"
+    leftovers(store)
+
+
 @pytest.mark.slow
 def test_a_local_cluster_gives_what_local_mode_gives(
     truth: dict[str, list[str]], tmp_path: Path
@@ -150,7 +225,7 @@ def test_a_local_cluster_gives_what_local_mode_gives(
     driver = Driver(tmp_path)  # A process has one session at a time, and the other one has it.
     try:
         driver.ask("start", master="local-cluster[2,1,1024]", settings=OWN)
-        found = driver.ask("everything", folder=str(tmp_path / "local-cluster"))
+        found = everything_of(driver, tmp_path / "local-cluster")
         for name, rows in truth.items():
             assert found[name] == rows, name
     finally:

@@ -38,6 +38,51 @@ def test_units_are_merged_in_tasks_and_swapped_here(spark, tmp_path, key):
         assert len(parts_of(shard)) < 7
 
 
+@pytest.mark.parametrize(("slots", "tasks"), [(1, 2), (2, 4), (8, 8)])
+def test_a_full_merge_is_shared_by_tasks_range_by_range(spark, tmp_path, slots, tasks):
+    """What a single process gives, part by part: only who wrote it differs."""
+    settings = Settings(inline_max_bytes=0, part_target_rows=20_000)
+    found = []
+    for way in ("tasks", "here"):
+        url = str(tmp_path / way)
+        with strandline.open(url, upkeep=False, settings=settings) as store:
+            shard = store.shard("t", schema=COLUMNS, key=["k"])
+            shard.retain("1 versions")
+            with shard.writer() as writer:
+                for start in range(0, 60_000, 20_000):
+                    ids = list(range(start, start + 20_000))
+                    writer.append(pa.table({"k": ids, "v": [f"row {n}" for n in ids]}))
+                gone = list(range(0, 60_000, 11))
+                values = [f"row {n}" for n in gone]
+                writer.append(pa.table({"k": gone, "v": values, "_diff": [-1] * len(gone)}))
+            desk = store.table("t")._desk
+            if way == "tasks":
+                jobs = Counting(spark, shard.id, slots)
+                desk.compact(full=True, carrier=Carrier(desk, jobs, small=0), slots=slots)
+                assert jobs.tasks == [tasks]
+            else:
+                # The same cuts, one after the other in this process.
+                desk.compact(full=True, carrier=None, slots=slots)
+            found.append(
+                [(each.rows, each.digest, each.place_lo, each.base) for each in parts_of(shard)]
+            )
+            assert shard.snapshot().count() == 60_000 - len(gone)
+    assert found[0] == found[1]
+    assert len(found[0]) == max(tasks, 4)
+
+
+class Counting(Jobs):
+    """Notes how many tasks each job has."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.tasks = []
+
+    def numbers(self, count):
+        self.tasks.append(count)
+        return super().numbers(count)
+
+
 def test_small_units_need_no_job(spark, tmp_path):
     with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
         shard = store.shard("t", schema=COLUMNS, key=["k"])

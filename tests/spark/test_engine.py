@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import astuple
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -40,9 +41,8 @@ STEP = st.one_of(
     st.tuples(st.just("upsert"), st.lists(UPSERT, max_size=8)),
 )
 PLACED = strandline.Settings(inline_max_bytes=0, place_bytes=1, fanout=1)
-SETTINGS = settings(
-    deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FEW, MANY = 6, 25
+"""How many histories; each takes more than a dozen jobs."""
 
 
 def frame(spark: SparkSession, rows: Rows, own: tuple[str, ...], partitions: int) -> DataFrame:
@@ -82,23 +82,30 @@ def conf(spark):
 
 
 @pytest.mark.parametrize(
-    ("partitions", "adaptive", "placed"),
+    ("partitions", "adaptive", "placed", "examples"),
     [
-        (1, True, True),
-        (4, False, False),
-        pytest.param(2, True, True, marks=pytest.mark.slow),
-        pytest.param(4, True, True, marks=pytest.mark.slow),
-        pytest.param(8, False, True, marks=pytest.mark.slow),
+        (1, True, True, FEW),
+        (4, False, False, FEW),
+        pytest.param(1, True, False, MANY, marks=pytest.mark.slow),
+        pytest.param(2, True, True, MANY, marks=pytest.mark.slow),
+        pytest.param(4, True, True, MANY, marks=pytest.mark.slow),
+        pytest.param(8, False, True, MANY, marks=pytest.mark.slow),
     ],
 )
-def test_both_engines_agree_on_every_operation(spark, tmp_path, partitions, adaptive, placed, conf):
+def test_both_engines_agree_on_every_operation(
+    spark, tmp_path, conf, *, partitions, adaptive, placed, examples
+):
     conf("spark.sql.adaptive.enabled", str(adaptive).lower())
-    names = iter(range(1000))
+    names = count()
     # Either few rows stay in the metadata, or all become parts, which are put by place.
     chosen = PLACED if placed else strandline.Settings()
     with strandline.open(str(tmp_path / "lake"), upkeep=False, settings=chosen) as store:
 
-        @SETTINGS
+        @settings(
+            deadline=None,
+            max_examples=examples,
+            suppress_health_check=[HealthCheck.function_scoped_fixture],
+        )
         @given(st.lists(STEP, min_size=1, max_size=3))
         def agree(steps: list[tuple[str, Rows]]) -> None:
             name = f"t{next(names)}"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+import strandline
 from strandline.errors import UsageError
 from strandline.spark import register, session
 from strandline.spark.confs import at_any_time
 from strandline.spark.runtime import release
+from strandline.spark.sessions import _forget
 from strandline.system import SystemClock, SystemTasks
 
 PATIENCE_MS = 60_000
@@ -65,6 +69,56 @@ def test_register_leaves_explicit_settings_and_makes_the_others(spark):
 def test_a_master_and_a_connect_address_exclude_each_other():
     with pytest.raises(UsageError, match="leave one of them out"):
         session(master="local", connect="sc://localhost")
+
+
+BEHIND = re.compile(r"(?:import|from) py4j|\b_(?:jvm|jsc|jdf|jc|jsparkSession|jconf|gateway)\b")
+
+
+def test_only_one_line_reaches_behind_the_public_calls_of_spark():
+    """Spark Connect has none of what lies there; decision 0015 says why this line has to."""
+    source = Path(strandline.__file__).parent
+    found = [
+        (str(path.relative_to(source)), line.strip())
+        for path in sorted(source.rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if BEHIND.search(line)
+    ]
+    assert found == [
+        ("spark/sessions.py", 'java = getattr(spark.sparkContext, "_jvm", None)'),
+    ]
+
+
+class Java:
+    """A Java with system properties."""
+
+    def __init__(self, **properties: str) -> None:
+        self.java = SimpleNamespace(lang=SimpleNamespace(System=self))
+        self.properties = {name.replace("_", "."): value for name, value in properties.items()}
+
+    def getProperty(self, name: str) -> str | None:  # noqa: N802 - Java's name
+        return self.properties.get(name)
+
+    def clearProperty(self, name: str) -> None:  # noqa: N802 - Java's name
+        self.properties.pop(name, None)
+
+
+def holding(java: Java | None) -> SimpleNamespace:
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jvm=java))
+
+
+def test_a_java_forgets_what_its_first_session_had_alone_unless_a_secret_was_given():
+    java = Java(spark_authenticate="true", spark_driver_host="localhost", spark_app_name="x")
+    _forget(holding(java), ["spark.authenticate", "spark.driver.host"])
+    assert java.properties == {"spark.app.name": "x"}
+    told = Java(spark_authenticate="true", spark_authenticate_secret="s")
+    _forget(holding(told), ["spark.authenticate"])
+    assert set(told.properties) == {"spark.authenticate", "spark.authenticate.secret"}
+
+
+@pytest.mark.parametrize("session", [SimpleNamespace(sparkContext=object()), holding(None)])
+def test_a_spark_that_has_no_java_to_reach_is_left_alone(session):
+    _forget(session, ["spark.authenticate"])
+    _forget(SimpleNamespace(), [])
 
 
 def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import strandline
+from strandline.errors import SchemaError, SinceError
 from strandline.spark.source_cast import arrow_of
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -59,8 +60,12 @@ def test_every_type_of_spark_comes_back_as_it_went(spark, store):
                binary(string(id)) AS bin, DATE '2026-01-31' AS day,
                TIMESTAMP '2026-01-31 12:00:00.123456' AS at,
                TIMESTAMP_NTZ '2026-01-31 12:00:00.123456' AS local,
-               INTERVAL '1 02:03:04.5' DAY TO SECOND AS took,
+               INTERVAL '1 02:03:04.5' DAY TO SECOND AS took, TIME '12:34:56.123456' AS clock,
                array(id, NULL) AS list, map('a', id) AS dict,
+               map(id, array(map('x', decimal(id) / 7))) AS maps,
+               array(named_struct('at', TIMESTAMP_NTZ '2026-01-31 12:00:00', 'bin', binary('b'),
+                                  'took', INTERVAL '0 0:0:5' DAY TO SECOND,
+                                  'clock', TIME '01:02:03')) AS nested,
                named_struct('x', id, 'y', array(named_struct('z', string(id)))) AS deep,
                CASE WHEN id = 2 THEN 'x' END AS maybe
         FROM range(4)
@@ -73,6 +78,35 @@ def test_every_type_of_spark_comes_back_as_it_went(spark, store):
     # Inside nested types everything may be null; only columns promise that nothing is.
     assert found.schema.simpleString() == rows.schema.simpleString()
     assert found.orderBy("k").collect() == rows.orderBy("k").collect()
+
+
+REFUSED = {
+    "variant": "parse_json('[1]')",
+    "interval year to month": "INTERVAL '1-2' YEAR TO MONTH",
+    "interval": "make_interval(1, 2, 3)",
+    "geometry": "ST_GeomFromWKB(X'0101000000000000000000F03F0000000000000040')",
+    "geography": "ST_GeogFromWKB(X'0101000000000000000000F03F0000000000000040')",
+    "string collate UTF8_LCASE": "'a' COLLATE UTF8_LCASE",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_type_that_tables_do_not_keep_is_refused_by_name_on_every_road(spark, store, kind):
+    rows = spark.sql(f"SELECT 1L AS k, named_struct('in', {REFUSED[kind]}) AS v")
+    words = rf"column '?v\.in'? is of Spark's type {kind}.*tables don't keep"
+    table = store.table("t")
+    for road in (
+        lambda: store.table("new", rows.schema, key=["k"]),
+        lambda: table.append(rows),
+        lambda: table.upsert(rows),
+    ):
+        with pytest.raises(SchemaError, match=words):
+            road()
+    # Of this one Spark says so itself, before it asks us.
+    by_spark = 'Cannot use "INTERVAL" type' if kind == "interval" else f"SchemaError: {words}"
+    with pytest.raises(PySparkException, match=by_spark):
+        write(rows, store)
+    assert store.shard("t").snapshot().count() == 10
 
 
 @pytest.mark.floor
@@ -121,12 +155,28 @@ def test_sql_creates_reads_and_inserts(spark, store):
 
 
 def test_errors_carry_our_class_and_text_through_spark(spark, store, tmp_path):
+    short = store.shard("short", COLUMNS, key=["k"])
+    short.retain("1 version")
+    with short.writer() as writer:
+        for n in range(4):
+            writer.append([{"k": n, "v": "x"}])
+    short.compact(full=True)
+    with pytest.raises(SinceError, match="the oldest time that can be read is 3") as caught:
+        store.table("short").df(spark, as_of=1)
+    assert caught.value.oldest == 3
     cases = {
         "NotFoundError: there is no Strandline store": lambda: (
             spark.read.format("strandline").load(str(tmp_path / "nothing" / "t")).collect()
         ),
         "NotFoundError: shard x does not exist": lambda: read(spark, store, "x").collect(),
         "BoundsError: version 9 of table t": lambda: read(spark, store, versionAsOf="9").collect(),
+        "SinceError: shard short can't be read as of 1: history before 3 has been merged; the "
+        "oldest time that can be read is 3": lambda: read(
+            spark, store, "short", versionAsOf="1"
+        ).collect(),
+        "SinceError: shard short can't be read as of 0: history before 3 has been merged": lambda: (
+            read(spark, store, "short", readChangeFeed="true", startingVersion="1").collect()
+        ),
         "UsageError: unknown option 'color'": lambda: read(spark, store, color="red").collect(),
         "SchemaError: the rows lack 'v'": lambda: write(spark.range(1).toDF("k"), store),
         "UsageError: key 'k' = 1 has different rows": lambda: write(
@@ -157,16 +207,19 @@ def test_one_loaded_table_may_be_used_with_several_filters(spark, store):
 
 @pytest.mark.process
 @pytest.mark.spark
-def test_connect_reads_writes_and_streams(store, tmp_path):
+def test_connect_does_all_that_a_classic_session_does(store, tmp_path):
     store.shard("copy", COLUMNS)
     program = textwrap.dedent(
         """
         import sys
-        from pyspark.sql import SparkSession
-        from strandline.spark import register
+        import strandline
+        from strandline.spark import session
+        from strandline.spark.compacts import Carrier
+        from strandline.spark.jobs import Jobs
 
         url, checkpoint = sys.argv[1:]
-        spark = register(SparkSession.builder.remote("local[2]").getOrCreate())
+        spark = session("connected", connect="local[2]")
+        print("connect" in type(spark).__module__, spark.conf.get("spark.sql.session.timeZone"))
         rows = spark.range(3).selectExpr("id AS k", "'new' AS v")
         writer = rows.write.format("strandline").mode("append").option("keys", "k")
         writer.save(f"{url}/t")
@@ -179,6 +232,18 @@ def test_connect_reads_writes_and_streams(store, tmp_path):
         query = stream.trigger(availableNow=True).start(f"{url}/copy")
         query.awaitTermination(200)
         print("copied", spark.read.format("strandline").load(f"{url}/copy").count())
+        spark.sql(f"CREATE TABLE sql_t USING strandline OPTIONS (path '{url}', table 't')")
+        spark.sql("INSERT INTO sql_t VALUES (100, 'sql')")
+        print("sql", spark.sql("SELECT count(*) AS n FROM sql_t WHERE k < 3 OR k = 100").first().n)
+        with strandline.open(url, upkeep=False) as opened, opened.table("t") as table:
+            before = sorted(map(tuple, table.df(spark).collect()))
+            print("df", len(before), table.df(spark, as_of=0).where("v = 'old'").count())
+            print("between", table.changes(1, 2, spark=spark).count())
+            jobs = Jobs(spark, table.shard.id, slots=2)
+            table._desk.compact(full=True, carrier=Carrier(table._desk, jobs, small=0), slots=2)
+            table.compact(spark, full=True)
+            after = sorted(map(tuple, table.df(spark).collect()))
+            print("compacted", jobs.count, after == before)
         spark.stop()
         """
     )
@@ -192,4 +257,5 @@ def test_connect_reads_writes_and_streams(store, tmp_path):
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     told = " ".join(done.stdout.split())
-    assert told == "new 3 all 10 changes 6 copied 10", done.stderr[-3000:]
+    expected = "True UTC new 3 all 10 changes 6 copied 10 sql 4 df 11 10 between 6 compacted 1 True"
+    assert told == expected, done.stderr[-3000:]

@@ -169,9 +169,9 @@ REFUSED = [
     ("CREATE MATERIALIZED VIEW v AS SELECT LOCALTIMESTAMP AS n FROM t", 3, "localtimestamp"),
     # sinks
     ("CREATE SINK s FROM nowhere USING files OPTIONS (path 'x')", 3, "no table or view 'nowhere'"),
-    ("CREATE SINK s FROM t USING kafka OPTIONS (topic 'x')", 3, "kafka sinks do not exist yet"),
-    ("CREATE SINK s FROM t USING postgresql", 3, "postgresql sinks do not exist yet"),
-    ("CREATE SINK s FROM t USING iceberg", 3, "iceberg sinks do not exist yet"),
+    ("CREATE SINK s FROM t USING kafka OPTIONS (topic 'x')", 3, "kafka needs the option kafka.bootstrap.servers"),
+    ("CREATE SINK s FROM t USING postgresql", 3, "postgresql needs the option url"),
+    ("CREATE SINK s FROM t USING iceberg", 3, "iceberg needs the option table"),
     ("CREATE SINK s FROM t USING email", 3, "connector 'email' is unknown"),
     ("CREATE SINK s FROM t USING files", 3, "files needs the option path"),
     ("CREATE SINK t FROM t USING files OPTIONS (path 'x')", 3, "has the name of table t"),
@@ -283,3 +283,17 @@ def try_to_parse(text):
         return parse(text)
     except ProgramError:
         return None
+
+
+def test_what_is_on_record_is_read_with_its_secrets_and_nothing_else_is_let_pass():
+    text = (
+        "CREATE TABLE t (k INT) USING generator OPTIONS (password 'x');"
+        "CREATE SINK s FROM t USING files OPTIONS (path 's3://u:x@h/')"
+    )
+    with pytest.raises(ProgramError, match="holds a secret"):
+        parse(text)
+    program = parse(text, recorded=True)
+    assert program.tables[0].options == {"password": "x"}
+    assert program.sinks[0].options == {"path": "s3://u:x@h/"}
+    with pytest.raises(ProgramError, match="is given twice"):
+        parse("CREATE TABLE t (k INT) USING generator OPTIONS (a 'x', A 'y')", recorded=True)

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strandline.errors import StoreError
 from strandline.store.files import FilesBlob
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class TemporarySpill:
 
     def blob(self) -> Blob:
         if self._blob is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="strandline-")
+            self._folder = _made()
             self._blob = FilesBlob(Path(self._folder.name))
         return self._blob
 
@@ -33,3 +34,13 @@ class TemporarySpill:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+
+
+def _made() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="strandline-")
+    except OSError as error:
+        # A disk that is full may have room later: it is worth another try.
+        raise StoreError(
+            f"no temporary folder can be made ({error}): make room there, or set TMPDIR"
+        ) from error

@@ -59,6 +59,7 @@ source_stage   shell  what a task of a write does with its rows
 source_store   shell  stores as Spark's own processes open them
 source_stream  shell  streaming reads, whose offsets are frontiers
 source_write   shell  batch and streaming writes
+sparktypes   pure   Spark's types as Arrow's: what a table keeps, and what it refuses by name
 stagings     shell  stages the rows of a reload in tasks
 strips       shell  puts what parts hold of ranges of places, in tasks
 sweeps       shell  tombstones that are old enough go with a transaction

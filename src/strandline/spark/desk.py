@@ -202,10 +202,11 @@ class Desk:
         env.patient(lambda: env.blob.put(key, encode_ground(ground, key)), shard=self.name)
         return _encoder.encode(Site(self._store.url, key, *self._cache)), bench
 
-    def compact(self, *, full: bool, carrier: Carrier) -> Collected:
-        """Merge what is due, or all there is, by a carrier."""
+    def compact(self, *, full: bool, carrier: Carrier, slots: int = 0) -> Collected:
+        """Merge what is due, or all there is, by a carrier with so many slots."""
         self.check_visible()
-        return self._store.upkeep.compact(self.shard.machine, full=full, carrier=carrier)
+        machine = self.shard.machine
+        return self._store.upkeep.compact(machine, full=full, carrier=carrier, slots=slots)
 
     @contextmanager
     def view(self) -> Iterator[View]:

@@ -11,6 +11,7 @@ from strandline.spark.queries import own_session, yours_stays_active
 from strandline.spark.relations import relations
 from strandline.spark.sessions import session
 from strandline.spark.stagings import staged_by
+from strandline.spark.table import frame_of
 from strandline.views.rewrite import query_sql
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def spark_engine(spark: SparkSession | None = None) -> NewEngine:
             lambda question: answered(store, used, question),
             close,
             lambda bringing: staged_by(store, used, resolve_secret, bringing),
+            lambda rows: frame_of(used, rows),
         )
 
     return made

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from strandline.errors import SchemaError, UsageError
 from strandline.model.engine import DELETE_COLUMN, ORDER_COLUMN
 from strandline.model.ids import printable
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.spark.columns import check_names, check_types, names_in
+from strandline.spark.sparktypes import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ def _bare(given: Expression) -> str:
 
 
 def _arrow(frame: DataFrame) -> pa.Schema:
-    return to_arrow_schema(frame.schema, timezone="UTC")
+    return arrow_schema(frame.schema)
 
 
 def _selected(frame: DataFrame, names: Sequence[str]) -> DataFrame:

@@ -119,6 +119,8 @@ class Merge(msgspec.Struct, frozen=True, array_like=True):
     level: int
     since: int
     bytes_max: int
+    span: tuple[int, int] | None = None
+    """If given, only what lies at its places, from the first to the last."""
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from strandline.errors import SchemaError, UsageError
 from strandline.model.ids import printable
 from strandline.spark.arrowtypes import spark_schema
+from strandline.spark.sparktypes import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -25,10 +26,9 @@ def spark_struct(columns: pa.Schema) -> StructType:
 
 
 def _type(column: pa.Field, taken: pa.Field) -> DataType:
-    # A timestamp without a zone is one in Spark too, if it is asked to prefer them.
-    local = pa.types.is_timestamp(taken.type) and taken.type.tz is None
     try:
-        return from_arrow_type(taken.type, prefer_timestamp_ntz=local)
+        # A timestamp without a zone is one in Spark too, if it is asked to prefer them.
+        return from_arrow_type(taken.type, prefer_timestamp_ntz=True)
     except PySparkException as error:
         raise SchemaError(
             f"column {printable(column.name)} is a {column.type}, which Spark does not know: leave "
@@ -47,7 +47,7 @@ def arrow_columns(schema: object) -> pa.Schema | None:
             "a table's schema is Spark's, Arrow's, or text such as 'id BIGINT, name STRING', "
             f"not a {type(schema).__name__}"
         )
-    return to_arrow_schema(schema, timezone="UTC")
+    return arrow_schema(schema)
 
 
 def _parsed(text: str) -> DataType:

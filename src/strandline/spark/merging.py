@@ -59,7 +59,7 @@ def _no_timeline(name: str) -> Timeline:
 
 
 def merged(bench: Bench, told: Merge) -> Answer:
-    """The parts that come of a unit."""
+    """The parts that come of a unit, or of a span of its places."""
     ground = bench.ground
     env = Env(
         blob=bench.blob,
@@ -85,6 +85,7 @@ def merged(bench: Bench, told: Merge) -> Answer:
         told.base,
         told.halvings,
         told.level,
+        told.span,
     )
     outputs = merge(env, state, unit, writer=ground.writer, bytes_max=told.bytes_max)
     return Answer(parts=tuple(outputs.parts))

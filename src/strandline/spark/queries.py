@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import NullType, StringType, StructField, StructType
 
 from strandline.errors import SchemaError
@@ -17,6 +16,7 @@ from strandline.model.ids import printable
 from strandline.spark.reasons import reason_for
 from strandline.spark.relations import relations
 from strandline.spark.sessions import configure
+from strandline.spark.sparktypes import arrow_schema
 from strandline.spark.table import frame_of
 from strandline.views.rewrite import query_sql
 
@@ -109,8 +109,8 @@ def _columns(frame: DataFrame, view: str) -> pa.Schema:
         for each in frame.schema.fields
     ]
     try:
-        return to_arrow_schema(StructType(fields), timezone="UTC")
-    except PySparkException as error:
+        return arrow_schema(StructType(fields))
+    except (PySparkException, SchemaError) as error:
         raise SchemaError(
             f"view {printable(view)} has a column of a type that no table has: "
             f"{printable(str(error), 200)}"

@@ -120,10 +120,16 @@ def _forget(spark: SparkSession, names: list[str]) -> None:
     """Java keeps what it was started with for all its sessions: the next may be a cluster's.
 
     It would look for a cluster on this machine alone, or be asked for a secret that it never got.
+    No public call does it, so this is the one place that reaches behind them (decision 0015): for
+    a session that we started ourselves on this machine, and never for one of Spark Connect.
     """
     if not names:
         return
-    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr] # noqa: SLF001
+    # Another Spark may not have it: then the next session of this process is what suffers.
+    java = getattr(spark.sparkContext, "_jvm", None)
+    if java is None:
+        return
+    system = java.java.lang.System
     if system.getProperty("spark.authenticate.secret") is None:
         for name in names:
             system.clearProperty(name)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from strandline.errors import SchemaError
 from strandline.model.ids import printable
 from strandline.spark.arrowtypes import for_spark
+from strandline.spark.sparktypes import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def arrow_of(columns: StructType) -> pa.Schema:
     """What Spark expects a reader to give."""
-    return to_arrow_schema(columns, timezone="UTC")
+    return arrow_schema(columns)
 
 
 def as_spark(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import xxhash
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from strandline.errors import InvariantError, NameRefusedError
 from strandline.shard.txn import Txn, valid_app
@@ -23,6 +22,7 @@ from strandline.spark.instruction import encode_ground, make_ground
 from strandline.spark.source_commit import Job, commit_append, commit_upsert
 from strandline.spark.source_stage import Task, answers_of, digest_of, staged
 from strandline.spark.source_store import end_term_writer, opened, term_writer, term_writer_of
+from strandline.spark.sparktypes import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def check_columns(options: Write, columns: StructType, schema: Schema) -> None:
     """Refuse missing and extra columns, and types that do not fit, by name."""
     used = {name.casefold() for name in options.extra}
     check_names(columns.names, (*schema.names, *options.extra), used=used)
-    check_types(to_arrow_schema(columns, timezone="UTC"), schema, schema.names)
+    check_types(arrow_schema(columns), schema, schema.names)
     if options.keys:
         check_key(schema, options.keys, options.place.table)
 

@@ -16,9 +16,10 @@ from strandline.connectors.source import Split
 from strandline.errors import MaybeAppliedError, NotAppliedError, StoreError
 from strandline.journal.record import StagedRef
 from strandline.journal.staging import digest_of, payload_key
-from strandline.pipeline.bringing import chunks_of, split_rows
+from strandline.pipeline.bringing import brought, chunks_of
 from strandline.pipeline.meaning import packed_rows
 from strandline.spark.jobs import Jobs
+from strandline.spark.relations import quoted
 from strandline.spark.worker import numbers_in, partition_number, reporting
 from strandline.store.locate import open_blob
 from strandline.store.retry import Backoff
@@ -27,7 +28,7 @@ from strandline.system import SystemRandom, SystemTasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from strandline.connectors.source import ResolveSecret
     from strandline.handles.store import Store
@@ -78,14 +79,21 @@ def staged_by(
         store.env.patient(store.env.consensus.now_ms),
     )
     jobs = Jobs(spark, "")
-    if bringing.frame is not None:
-        answers = jobs.collect(bringing.frame, stage_frame, _encoder.encode(told))  # type: ignore[arg-type]  # a DataFrame
+    frame = _held(store, spark, bringing) if bringing.shard else bringing.frame
+    if frame is not None:
+        answers = jobs.collect(frame, stage_frame, _encoder.encode(told))  # type: ignore[arg-type]  # a DataFrame
     else:
         numbers = jobs.numbers(len(bringing.splits))
         answers = jobs.collect(numbers, stage_files, _encoder.encode(told), resolve)
     refs = [ref for each in answers for ref in _refs.decode(each)]
     _check_visible(store, refs)
     return refs
+
+
+def _held(store: Store, spark: SparkSession, bringing: Bringing) -> DataFrame:
+    """A shard, read by tasks."""
+    names = bringing.table.columns.names
+    return store.table(bringing.shard).df(spark, as_of=bringing.at).select(*map(quoted, names))
 
 
 def stage_frame(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,8 +111,8 @@ def stage_files(
     with reporting():
         table = _told.decode(told)
         for number in numbers_in(batches):
-            rows = split_rows(table.splits[number], table, table.options, resolve)
-            yield _answer(table, chunks_of(rows, table, number))
+            split = table.splits[number]
+            yield _answer(table, brought(split, table, table.options, resolve, number))
 
 
 def _answer(table: Told, chunks: Iterable[pa.Table]) -> pa.RecordBatch:

@@ -171,11 +171,12 @@ class Table:
         return lookup(self._desk, self._jobs(session), keys, as_of).to_arrow(self._desk)
 
     def compact(self, spark: SparkSession, *, full: bool = False) -> None:
-        """Merge what is due, or with `full` everything, in tasks: one for each unit of work.
+        """Merge what is due, or with `full` everything, in tasks: range by range.
 
         Background upkeep does the same by itself, in one process; this is for large tables.
         """
-        self._desk.compact(full=full, carrier=Carrier(self._desk, self._jobs(spark)))
+        jobs = self._jobs(spark)
+        self._desk.compact(full=full, carrier=Carrier(self._desk, jobs), slots=jobs.slots)
 
     def close(self) -> None:
         """Give back what the table holds; DataFrames of it have to be taken anew.

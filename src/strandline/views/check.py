@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,8 +18,9 @@ import pyarrow as pa
 from strandline.errors import SchemaError
 from strandline.model.columntype import key_refusal
 from strandline.model.schema import Schema
-from strandline.views.declared import CONNECTORS, LATER_SINKS, SINKS, Sink, Table, View, ViewQuery
+from strandline.views.declared import CONNECTORS, SINKS, Sink, Table, View, ViewQuery
 from strandline.views.options import (
+    SINK_REQUIRED,
     check_choice,
     check_options,
     check_required,
@@ -50,6 +52,8 @@ def checked(
     views: Sequence[ViewQuery],
     sinks: Sequence[Sink],
     troubles: Troubles | None = None,
+    *,
+    recorded: bool = False,
 ) -> Checked:
     """The program that these declare, or `ProgramError` with all that is wrong with it.
 
@@ -57,14 +61,18 @@ def checked(
     """
     troubles = Troubles() if troubles is None else troubles
     _check_names(tables, views, sinks, troubles)
-    good = [kept for each in tables if (kept := _kept_table(each, troubles)) is not None]
+    good = [
+        kept
+        for each in tables
+        if (kept := _kept_table(each, troubles, recorded=recorded)) is not None
+    ]
     broken = [each.name for each in tables if all(each.name != kept.name for kept in good)]
     broken.extend(troubles.unread)
     done = planned(good, views, troubles, broken=broken)
     collections = {name.casefold(): name for name in troubles.unread}
     collections.update((each.name.casefold(), each.name) for each in tables)
     collections.update((each.name.casefold(), each.name) for each in views)
-    published = [_kept_sink(each, collections, troubles) for each in sinks]
+    published = [_kept_sink(each, collections, troubles, recorded=recorded) for each in sinks]
     troubles.raise_any()
     kept_sinks = tuple(each for each in published if each is not None)
     return Checked(tuple(good), tuple(done), kept_sinks, _hash(good, done, kept_sinks))
@@ -113,11 +121,12 @@ def _repeated(one: Table | ViewQuery | Sink, declared: Sequence[Table | ViewQuer
     return next(each for each in declared if each.name == one.name) is not one
 
 
-def _kept_table(table: Table, troubles: Troubles) -> Table | None:
+def _kept_table(table: Table, troubles: Troubles, *, recorded: bool) -> Table | None:
     """The table with its columns as they are kept, or `None` if something is wrong with it."""
     before = len(troubles.found)
     what = f"table {named(table.name)}"
-    for check in (_check_connector, _check_envelope, _check_sequence):
+    connector = partial(_check_connector, recorded=recorded)
+    for check in (connector, _check_envelope, _check_sequence):
         try:
             check(table, what)
         except Refused as refused:
@@ -130,13 +139,13 @@ def _kept_table(table: Table, troubles: Troubles) -> Table | None:
     return replace(table, columns=columns) if len(troubles.found) == before else None
 
 
-def _check_connector(table: Table, what: str) -> None:
+def _check_connector(table: Table, what: str, *, recorded: bool) -> None:
     if table.connector not in CONNECTORS:
         raise Refused(
             f"{what}: no connector {named(table.connector)}",
             f"use one of: {', '.join(CONNECTORS)}",
         )
-    check_options(table.options.items(), what)
+    check_options(table.options.items(), what, recorded=recorded)
     check_required(table.connector, table.options)
     on_error_of(table.on_error)
 
@@ -197,10 +206,12 @@ def _kept_columns(table: Table, what: str) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _kept_sink(sink: Sink, collections: dict[str, str], troubles: Troubles) -> Sink | None:
+def _kept_sink(
+    sink: Sink, collections: dict[str, str], troubles: Troubles, *, recorded: bool
+) -> Sink | None:
     what = f"sink {named(sink.name)}"
     try:
-        check_options(sink.options.items(), what)
+        check_options(sink.options.items(), what, recorded=recorded)
         _check_sink(sink, what)
         source = _source_of(sink, what, collections)
     except Refused as refused:
@@ -210,10 +221,8 @@ def _kept_sink(sink: Sink, collections: dict[str, str], troubles: Troubles) -> S
 
 
 def _check_sink(sink: Sink, what: str) -> None:
-    if sink.connector in LATER_SINKS:
-        raise Refused(f"{what}: {sink.connector} sinks do not exist yet", "use files")
     check_choice(sink.connector, SINKS, f"{what}: connector")
-    check_required(sink.connector, sink.options)
+    check_required(sink.connector, sink.options, SINK_REQUIRED)
 
 
 def _source_of(sink: Sink, what: str, collections: dict[str, str]) -> str:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 Kind = Literal["linear", "full"]
 
 CONNECTORS = ("files", "generator", "http", "kafka", "strandline")
-SINKS = ("files",)
-LATER_SINKS = ("iceberg", "kafka", "postgresql")
+SINKS = ("callback", "files", "iceberg", "kafka", "postgresql")
 ENVELOPES = ("append", "debezium", "upsert")
 ON_ERROR = ("collect", "fail")
 PLAN_DIGITS = 12

@@ -7,8 +7,11 @@ the environment or a file, and the option's value is `env:NAME` or `file:/path`.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+from strandline.model.sensitive import is_sensitive, is_sensitive_setting
 from strandline.views.declared import ENVELOPES, ON_ERROR
 from strandline.views.troubles import Refused, named
 
@@ -24,16 +27,27 @@ REQUIRED = {
     "kafka": ("kafka.bootstrap.servers", "subscribe"),
     "strandline": ("shard",),
 }
+SINK_REQUIRED = {
+    "callback": ("delivery",),
+    "files": ("path",),
+    "iceberg": ("table",),
+    "kafka": ("kafka.bootstrap.servers", "topic"),
+    "postgresql": ("url", "table"),
+}
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
-_SECRET = re.compile(r"password|passwd|secret|token|credential|jaas|api[._-]?key|private|\.pem")
-_NO_SECRET = re.compile(r"location|endpoint|\.(path|file|url|mechanism|type)$")
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
-_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+_IPV6 = re.compile(r"(?<=[/@,])\[[0-9A-Fa-f:.]+(?:%\w+)?\](?=[:/?#,]|$)")
+_IN_URL = re.compile(r"://[^/@?#]*:(?!//|\d{1,5}(?:[/?#,]|$)).+@", re.DOTALL)
+"""A password may hold what ends a host (`u:p/w@h`): clients differ in what they make of that. What
+looks like a port (`h:8181/@me`) is one, and `//` begins another URL of a list."""
+_WORD = re.compile(r"(?:^|[?&#;,'\"\s])([A-Za-z][A-Za-z0-9_.\-]*)(?=\s*=\s*[^\s&;,])")
+"""What a query (`?user=u&password=x`) or a list of settings (`host=h password=x`) names."""
 VALUE_MAX = 4096
 
 
-def check_options(options: Iterable[tuple[str, str]], what: str) -> None:
-    """Refuse keys that are none, that are said twice, and values that hold a secret."""
+def check_options(options: Iterable[tuple[str, str]], what: str, *, recorded: bool = False) -> None:
+    """Refuse keys that are none, that are said twice, and values that hold a secret, unless it is
+    on record already."""
     seen: set[str] = set()
     for key, value in options:
         if not all(isinstance(each, str) for each in (key, value)):
@@ -46,18 +60,35 @@ def check_options(options: Iterable[tuple[str, str]], what: str) -> None:
         if key.casefold() in seen:
             raise Refused(f"{what}: option {named(key)} is given twice", "keep one")
         seen.add(key.casefold())
-        _check_secret(key, value, what)
+        if not recorded:
+            _check_secret(key, value, what)
 
 
 def _check_secret(key: str, value: str, what: str) -> None:
-    lowered = key.casefold()
-    secret = _SECRET.search(lowered) and not _NO_SECRET.search(lowered)
-    if (secret and not _REFERENCE.fullmatch(value)) or _IN_URL.search(value):
-        # The value itself is never printed: errors reach logs.
+    # The value itself is never printed: errors reach logs.
+    told = f"{what}: option {named(key)} holds a secret, and programs are journaled"
+    if is_sensitive(key) and not _REFERENCE.fullmatch(value):
+        raise Refused(told, "give a reference: 'env:NAME' or 'file:/path'")
+    if _holds_secret(value):
         raise Refused(
-            f"{what}: option {named(key)} holds a secret, and programs are journaled",
-            "give a reference: 'env:NAME' or 'file:/path'",
+            told,
+            "leave the password out and give it as an option of its own, or give the whole value, "
+            "as a reference: 'env:NAME' or 'file:/path'",
         )
+
+
+def _holds_secret(value: str) -> bool:
+    """Whether there is a password in a URL, its query, or a list of settings.
+
+    >>> _holds_secret("postgresql://u@h:5432/db"), _holds_secret("host=h user=u password=x")
+    (False, True)
+    """
+    # Clients decode names, too: `pass%77ord=x` is a password.
+    words = (_WORD.findall(each) for each in (value, unquote(value)))
+    if any(map(is_sensitive_setting, chain(*words))):
+        return True
+    # The colons of an address in brackets are none before a password.
+    return _IN_URL.search(_IPV6.sub("h", value)) is not None
 
 
 def split_ours(
@@ -84,10 +115,12 @@ def on_error_of(value: str) -> str:
     return check_choice(value, ON_ERROR, "onError")
 
 
-def check_required(connector: str, options: Mapping[str, str]) -> None:
-    """Refuse a table whose connector could not even start to look for its rows."""
+def check_required(
+    connector: str, options: Mapping[str, str], required: Mapping[str, tuple[str, ...]] = REQUIRED
+) -> None:
+    """Refuse what could not even start to look for its rows, or for its target."""
     have = {key.casefold() for key in options}
-    for key in REQUIRED.get(connector, ()):
+    for key in required.get(connector, ()):
         if key.casefold() not in have:
             raise Refused(f"{connector} needs the option {key}", f"add: {key} '…'")
     chosen = next((value for key, value in options.items() if key.casefold() == "format"), None)

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 STATEMENTS_MAX = 1000
 
 
-def parse(text: str, settings: Mapping[str, str] | None = None) -> Program:
+def parse(
+    text: str, settings: Mapping[str, str] | None = None, *, recorded: bool = False
+) -> Program:
     """The program that a text declares; `ProgramError` lists all that is wrong with it.
+
+    What is `recorded` in a journal may hold what is a secret only since: that it is there can't be
+    changed, and who can't read it can't go on to a program without.
 
     >>> parse("CREATE TABLE t (k INT, PRIMARY KEY (k)) USING generator").tables[0].key
     ('k',)
@@ -32,7 +37,7 @@ def parse(text: str, settings: Mapping[str, str] | None = None) -> Program:
     sinks: list[Sink] = []
     for tokens in _statements(text, troubles):
         try:
-            declared = read_statement(tokens, text)
+            declared = read_statement(tokens, text, recorded=recorded)
         except Refused as refused:
             troubles.take(refused, line=tokens[0].line)
             troubles.unread.extend(meant_name(tokens))
@@ -43,7 +48,7 @@ def parse(text: str, settings: Mapping[str, str] | None = None) -> Program:
             views.append(declared)
         else:
             sinks.append(declared)
-    return Program.of(tables, views, sinks, settings, found=troubles)
+    return Program.of(tables, views, sinks, settings, found=troubles, recorded=recorded)
 
 
 def _statements(text: str, troubles: Troubles) -> Iterator[list[Token]]:

@@ -39,12 +39,14 @@ class Program:
         settings: Mapping[str, str] | None = None,
         *,
         found: Troubles | None = None,
+        recorded: bool = False,
     ) -> Program:
         """Check what is declared as a whole; `ProgramError` lists all that is wrong with it.
 
-        `found` has what was wrong with the text of other statements.
+        `found` has what was wrong with the text of other statements; of what is `recorded` secrets
+        are not looked for.
         """
-        good = checked(tables, views, sinks, found)
+        good = checked(tables, views, sinks, found, recorded=recorded)
         return cls(good.tables, good.views, good.sinks, good.hash, dict(settings or {}))
 
     @property

@@ -36,8 +36,10 @@ _INSTEAD = {
 _KNOWN = "CREATE TABLE, CREATE MATERIALIZED VIEW or CREATE SINK"
 
 
-def read_statement(tokens: Sequence[Token], text: str) -> Table | ViewQuery | Sink:
-    """What one statement declares, or `Refused`."""
+def read_statement(
+    tokens: Sequence[Token], text: str, *, recorded: bool = False
+) -> Table | ViewQuery | Sink:
+    """What one statement declares, or `Refused`; of what is `recorded` see `parse`."""
     cursor = Cursor(tokens)
     line = cursor.line
     if not cursor.accept("create"):
@@ -46,11 +48,11 @@ def read_statement(tokens: Sequence[Token], text: str) -> Table | ViewQuery | Si
             line=line,
         )  # fmt: skip
     if cursor.accept("table"):
-        return _read_table(cursor, line)
+        return _read_table(cursor, line, recorded=recorded)
     if cursor.accept("materialized", "view"):
         return _read_view(cursor, text, line)
     if cursor.accept("sink"):
-        return _read_sink(cursor, line)
+        return _read_sink(cursor, line, recorded=recorded)
     what = cursor.name("TABLE, MATERIALIZED VIEW or SINK")
     instead = _INSTEAD.get(what.casefold(), _KNOWN)
     raise Refused(f"CREATE {named(what.upper())} is refused", f"use {instead}", line=line)
@@ -71,12 +73,12 @@ class _Columns:
     key: list[str] = field(default_factory=list)
 
 
-def _read_table(cursor: Cursor, line: int) -> Table:
+def _read_table(cursor: Cursor, line: int, *, recorded: bool) -> Table:
     _refuse_if_not_exists(cursor)
     name = _read_name(cursor, "a name of the table")
     columns = _read_columns(cursor)
     connector = _read_using(cursor)
-    ours, options = split_ours(_read_options(cursor, f"table {named(name)}"))
+    ours, options = split_ours(_read_options(cursor, f"table {named(name)}", recorded=recorded))
     cursor.end("the table")
     sequence = tuple(each.strip() for each in ours.get("sequenceby", "").split(",") if each.strip())
     return Table(
@@ -161,13 +163,13 @@ def _read_view(cursor: Cursor, text: str, line: int) -> ViewQuery:
     return ViewQuery(name, sql, full, line)
 
 
-def _read_sink(cursor: Cursor, line: int) -> Sink:
+def _read_sink(cursor: Cursor, line: int, *, recorded: bool) -> Sink:
     _refuse_if_not_exists(cursor)
     name = _read_name(cursor, "a name of the sink")
     cursor.expect("from")
     source = _read_name(cursor, "a table or a view to publish")
     connector = _read_using(cursor)
-    options = _read_options(cursor, f"sink {named(name)}")
+    options = _read_options(cursor, f"sink {named(name)}", recorded=recorded)
     cursor.end("the sink")
     return Sink(name, source, connector, options, line)
 
@@ -189,7 +191,7 @@ def _read_using(cursor: Cursor) -> str:
     return cursor.word("a connector").casefold()
 
 
-def _read_options(cursor: Cursor, what: str) -> dict[str, str]:
+def _read_options(cursor: Cursor, what: str, *, recorded: bool) -> dict[str, str]:
     options: dict[str, str] = {}
     if not cursor.accept("options"):
         return options
@@ -200,7 +202,7 @@ def _read_options(cursor: Cursor, what: str) -> dict[str, str]:
         cursor.accept("=")
         value = cursor.text(f"the value of option {named(key)}")
         try:
-            check_options([*options.items(), (key, value)], what)
+            check_options([*options.items(), (key, value)], what, recorded=recorded)
         except Refused as refused:
             raise Refused(refused.what, refused.todo, line=line) from refused
         options[key] = value
