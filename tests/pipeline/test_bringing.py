@@ -38,7 +38,8 @@ def test_what_is_no_content_is_refused():
 
 
 def test_files_are_read_as_the_table_reads_its_own_but_for_what_is_said():
-    own = {"numberUnit": "s", "envelope": "debezium", "sequenceBy": "v", "subscribe": "orders"}
+    own = {"numberUnit": "s", "envelope": "debezium", "subscribe": "orders"}
+    own |= {"sequenceBy": "v", "keepDeleted": "1d"}
     found = b.options_for(own, {"path": "x", "format": "csv", "csv.delimiter": ";"})
     assert found == {
         "numberUnit": "s", "format": "csv", "csv.delimiter": ";", "envelope": "append"

@@ -97,3 +97,24 @@ def test_what_is_written_is_read_and_what_is_swapped_is_refused() -> None:
     assert c.decode_claim("claims/shop/out", SeqNo(3), data) == claim
     with pytest.raises(CorruptionError):
         c.decode_claim("claims/shop/other", SeqNo(3), data)
+
+
+def test_older_lineages_are_those_with_deliveries_the_last_last() -> None:
+    claim = held()
+    for name, mark in (("a", Mark(intent=3)), ("b", Mark()), ("c", Mark(intent=5, done=5))):
+        marked = c.marked(claim, "a", name, mark)
+        assert marked is not None
+        claim = marked
+    assert c.older_lineages(claim, "d") == ("a", "c")
+    again = c.marked(claim, "a", "a", Mark(intent=7))
+    assert again is not None
+    assert c.older_lineages(again, "d") == ("c", "a")
+    assert c.older_lineages(again, "a") == ("c",)
+
+
+def test_newer_lineages_are_those_that_an_epoch_above_has_published() -> None:
+    marks = {"a": Mark(1, 3, 3), "b": Mark(2, 4, 4), "c": Mark(3), "d": Mark(2, 7, 7)}
+    claim = Claim(marks=marks)
+    assert c.newer_lineages(claim, "a") == ("b", "d")
+    assert c.newer_lineages(claim, "b") == (), "the same epoch is no reason"
+    assert c.newer_lineages(claim, "new") == ()

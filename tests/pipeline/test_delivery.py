@@ -112,6 +112,21 @@ def test_an_intent_may_be_put_on_record_twice() -> None:
     assert d.intended(once, 3, 1, NOTHING_YET) == once
 
 
+def test_an_intent_on_record_never_falls_and_what_lands_late_is_known() -> None:
+    """A target that shuts nobody out when it is opened: the cut at 7 was not answered, the next
+    one is shorter, and then 7 lands."""
+    mark = d.intended(Mark(1, 7, 4, 4), 5, 1, 4)
+    assert mark == Mark(1, 7, 4, 4)
+    assert d.started(mark, Progress(7, 1), 1) == Go(7)
+    assert d.confirmed(mark, Progress(7, 1)).done == 7
+    after = d.done(mark, 5)
+    assert after == Mark(1, 7, 5, 5), "5 is done, and 7 is still in doubt"
+    assert isinstance(d.started(after, None, 1), Stop), "the progress is gone: 7 may be there"
+    assert d.objection(after, Progress(7, 1), after) == ""
+    later = d.done(d.intended(after, 9, 1, 5), 9)
+    assert d.started(later, None, 1) == Found(Progress(9, 1)), "9 went out after 5: 7 is not there"
+
+
 def test_an_epoch_on_record_never_falls() -> None:
     assert d.intended(Mark(5), 3, 2, NOTHING_YET).epoch == 5
     assert d.founded(Mark(5, 3, 3), Progress(3, 2)).epoch == 5
@@ -122,6 +137,102 @@ def test_what_was_reached_moves_forward_and_needs_no_intent() -> None:
     assert d.reached(mark, 9) == Mark(1, 3, 3, 9)
     assert d.reached(mark, 2) is mark
     assert d.reached(None, 9) is None
+
+
+@pytest.mark.parametrize(
+    ("mark", "progress", "expected"),
+    [
+        (None, 3, 3),
+        (Mark(1), NOTHING_YET, NOTHING_YET),
+        (Mark(1, reached=9), NOTHING_YET, NOTHING_YET),
+        (Mark(1, 7, 7, 7), 7, 7),
+        (Mark(1, 7, 7, 9), 7, 9),
+        (Mark(1, 10, 7, 9), 7, 9),
+        (Mark(1, 10, 7, 9), 10, 10),
+        (Mark(1, 7, 7, 9), 5, 5),
+        (Mark(1, 7, 7, 9), NOTHING_YET, NOTHING_YET),
+    ],
+)
+def test_what_has_no_changes_is_not_read_again_by_a_target_that_has_the_rest(
+    mark: Mark | None, progress: int, expected: int
+) -> None:
+    assert d.onward(mark, progress) == expected
+
+
+def test_what_a_target_has_is_done_and_one_that_was_set_back_has_reached_no_more() -> None:
+    assert d.confirmed(None, Progress(NOTHING_YET, 2)) == Mark(2)
+    assert d.confirmed(Mark(1, 7, 5, 6), Progress(7, 2)) == Mark(1, 7, 7, 6)
+    assert d.confirmed(Mark(1, 10, 7, 9), Progress(7, 2)) == Mark(1, 10, 7, 9)
+    assert d.confirmed(Mark(1, 7, 7, 9), Progress(3, 2)) == Mark(1, 7, 3, 3)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_no_death_and_no_target_that_is_set_back_lets_a_change_be_passed_over(
+    *, lost: bool
+) -> None:
+    """Every walk of a few steps: a publisher that goes on skips nothing the target lacks."""
+    changed = {2, 5, 6}
+    walks = list(product(("deliver", "intend", "pass", "die", "back"), repeat=6))
+    for walk in walks:
+        mark, target, at = d.founded(None, Progress(NOTHING_YET, 1)), NOTHING_YET, NOTHING_YET
+        for step in walk:
+            due = min((t for t in changed if t > at), default=None)
+            if step in {"deliver", "intend"} and due is not None:
+                mark = d.intended(mark, due, 1, target)
+                if step == "deliver":
+                    mark, target, at = (mark if lost else d.done(mark, due)), due, due
+                    if lost:
+                        mark = d.confirmed(mark, Progress(target, 1))
+                    continue
+            elif step == "pass":
+                at = max(at, (8 if due is None else due) - 1)
+                mark = d.reached(mark, at) or mark
+                continue
+            elif step == "back":
+                target = max((t for t in changed if t < target), default=NOTHING_YET)
+            at = d.onward(mark, target)
+            mark = d.confirmed(mark, Progress(target, 1))
+            assert {t for t in changed if t <= at} <= {t for t in changed if t <= target}, walk
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ({}, False),
+        ({"mine": Mark(1, 3, 3)}, False),
+        ({"other": Mark(1)}, False),
+        ({"other": Mark(1, reached=9), "mine": Mark(2)}, False),
+        ({"other": Mark(1, intent=0), "mine": Mark(2)}, True),
+        ({"other": Mark(1), "another": Mark(1, 3, 3)}, True),
+    ],
+)
+def test_a_lineage_replaces_what_another_one_may_have_delivered(
+    marks: dict[str, Mark], *, expected: bool
+) -> None:
+    assert d.replaces(marks, "mine") is expected
+
+
+def test_the_last_that_is_done_is_of_the_lineage_and_not_what_was_only_intended() -> None:
+    marks = {"mine": Mark(1, 7, 5, 6), "other": Mark(1, 9, 9, 9)}
+    assert d.last_done(marks, "mine") == 5
+    assert d.last_done(marks, "new") == NOTHING_YET
+
+
+@pytest.mark.parametrize(
+    ("held", "reached", "unmoved_ms", "expected"),
+    [
+        (7, 7, 10**9, False),
+        (7, 16, 0, False),
+        (7, 17, 0, True),
+        (7, 8, 599_999, False),
+        (7, 8, 600_000, True),
+        (7, NOTHING_YET, 10**9, False),
+    ],
+)
+def test_history_is_let_go_of_after_many_transactions_or_a_long_time(
+    held: int, reached: int, unmoved_ms: int, *, expected: bool
+) -> None:
+    assert d.frees(held, reached, unmoved_ms, 10) is expected
 
 
 @pytest.mark.parametrize(

@@ -9,28 +9,39 @@ from strandline.pipeline.documents import (
     open_document,
     status_document,
     summary_document,
+    verified_document,
 )
-from strandline.pipeline.presence import Audit
+from strandline.pipeline.said import Audit
 from strandline.testing.engines import arrow_engine
 
-TEXT = "CREATE TABLE t (k BIGINT, PRIMARY KEY (k)) USING http;"
+TEXT = """CREATE TABLE t (k BIGINT, PRIMARY KEY (k)) USING http;
+CREATE SINK out FROM t USING files OPTIONS (path '{}');"""
 
 
-def test_the_names_stay():
+def test_the_names_stay(tmp_path):
     with strandline.open("memory://") as store:
-        pipeline = store.pipeline("p", TEXT, engine=arrow_engine, replica="a")
+        text = TEXT.format(tmp_path)
+        pipeline = store.pipeline("p", text, engine=arrow_engine, replica="a")
         with pipeline.transaction() as transaction:
             transaction.insert("t", [{"k": 1}])
         pipeline.run(until_idle=True)
         pipeline.transaction()
         status = status_document(pipeline.status())
         history = summary_document(pipeline.history()[0])
+        verified = pipeline.verify_sink("out")
     assert list(status) == [
         *("pipeline", "state", "cause", "paused", "epoch", "program", "committed", "lag_seconds"),
-        *("sealed", "checkpoint", "verifiable_from", "sources", "replicas", "transactions"),
-        "findings",
+        *("still_seconds", "sealed", "checkpoint", "verifiable_from", "retain", "sources", "sinks"),
+        *("replicas", "transactions", "findings"),
     ]
     assert list(status["sources"][0]) == ["source", "state", "position", "behind"]
+    assert list(status["sinks"][0]) == [
+        *("sink", "source", "connector", "state", "cause", "paused", "publisher", "delivered"),
+        *("reached", "behind", "lag_seconds", "retries", "still_seconds"),
+    ]
+    assert list(verified_document(verified)) == [
+        *("sink", "source", "time", "equal", "reason", "target", "view", "differences"),
+    ]
     assert list(status["replicas"][0]) == [
         *("replica", "state", "cause", "read_only", "committed", "transactions", "host", "pid"),
         *("started", "seen_seconds_ago", "audit"),
@@ -38,12 +49,13 @@ def test_the_names_stay():
     assert status["replicas"][0]["audit"] is None, "it writes"
     assert list(audit_document(Audit())) == ["verified", "differed", "skipped", "inputs", "told"]
     assert list(status["transactions"][0]) == [
-        *("transaction", "state", "time", "opened", "touched", "chunks", "rows"),
+        *("transaction", "state", "time", "opened", "touched", "chunks", "rows", "reason"),
     ]
     assert list(history) == [
         *("time", "instant", "took_ms", "epoch", "rows", "inputs", "changes", "transaction"),
-        "amended",
+        *("amended", "sinks"),
     ]
+    assert history["sinks"] == {"out": "delivered"}
     assert history["transaction"] == transaction.id
 
 

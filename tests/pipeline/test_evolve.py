@@ -260,7 +260,7 @@ def test_a_column_that_is_declared_and_never_came_is_added(lab: Lab) -> None:
         text = before.text.replace("n BIGINT,", "y BIGINT, n BIGINT,")
         rig = rigged(
             store, "shop", parse(text), text, sources=before.sources, computer=before.computer,
-            settings=SETTINGS,
+            settings=SETTINGS, reopen=lambda *_: {"t": ScriptedSource(topic)},
         )  # fmt: skip
         changed = Replica(rig)
         changed.want(Want.PROMOTE)

@@ -1,12 +1,15 @@
-"""Rows, bytes or delay close a transaction, whichever comes first."""
+"""Handles and sources take turns; rows, bytes or delay close a transaction, whichever is first."""
 
 from __future__ import annotations
 
 import pytest
 
 from strandline.connectors.position import Range
-from strandline.pipeline.offer import Close, Offered, Wait, closing
+from strandline.journal.record import Abort, Record
+from strandline.journal.standing import Standing, advance_all
+from strandline.pipeline.offer import Close, Offered, Wait, closing, handles_first
 from strandline.pipeline.settings import PipelineSettings
+from strandline.testing.journals import finishing, founding, sealing
 
 SETTINGS = PipelineSettings(rows_max=10, bytes_max=1_000, delay_ms=500, poll_ms=100)
 
@@ -39,3 +42,23 @@ def test_when_a_transaction_closes(
 ) -> None:
     named = {f"source{number}": offer for number, offer in enumerate(offers)}
     assert closing(named, since_ms, now_ms, SETTINGS) == expected
+
+
+def test_whose_turn_it_is_is_on_record() -> None:
+    def transacted(before: Standing, handle: str | None = None) -> Standing:
+        sealed = advance_all(before, sealing(before, handle=handle))
+        return advance_all(sealed, finishing(sealed))
+
+    def recorded(before: Standing, record: Record) -> Standing:
+        return advance_all(before, [record])
+
+    standing = advance_all(Standing.empty("shop"), founding())
+    assert handles_first(standing)
+    automatic = transacted(standing)
+    assert handles_first(automatic)
+    explicit = transacted(automatic, "h0-a")
+    assert not handles_first(explicit)
+    assert handles_first(transacted(explicit))
+    aborted = recorded(automatic, Abort("h1-b", "its user aborted it"))
+    assert not handles_first(aborted)
+    assert handles_first(transacted(aborted))

@@ -85,6 +85,31 @@ def test_the_same_program_as_objects_is_the_same_pipeline(store: Store) -> None:
         store.pipeline("shop", TEXT, program=parse(TEXT))
 
 
+def test_a_program_is_built_of_objects_and_means_what_its_text_means(store: Store) -> None:
+    orders = strandline.Table(
+        "orders",
+        pa.schema([("id", pa.int64()), ("customer", pa.int64()), ("amount", pa.int64())]),
+        "generator",
+        key=("id",),
+        options={"seed": "7", "keys": "20", "rows": "40", "rowsPerSecond": "0"},
+    )
+    large = strandline.ViewQuery("large", "SELECT id, amount FROM orders WHERE amount > 10")
+    total = strandline.ViewQuery("n", "SELECT COUNT(*) AS n FROM orders", refresh_full=True)
+    program = strandline.Program.of([orders], [large, total])
+    with store.pipeline("built", program=program, settings=SETTINGS, engine=arrow_engine) as built:
+        built.run(until_idle=True)
+        held = built.query("SELECT COUNT(*) AS n FROM orders").to_pylist()
+        assert built.query("SELECT n FROM n").to_pylist() == held != [{"n": 0}]
+        assert built.view("large").snapshot().to_arrow().num_rows > 0
+    with store.pipeline("built", engine=arrow_engine) as again:
+        assert again.program.hash == program.hash, "its text is on record, and means the same"
+        assert "CREATE MATERIALIZED VIEW n REFRESH FULL" in again.text
+    with pytest.raises(strandline.ProgramError, match="nowhere"):
+        strandline.Program.of(
+            [orders], [], [strandline.Sink("out", "nowhere", "files", {"path": "/out"})]
+        )
+
+
 def test_another_program_is_refused_until_it_is_promoted(store: Store) -> None:
     other = TEXT.replace("amount * 2", "amount * 3")
     with shop(store) as first:
@@ -267,6 +292,7 @@ def test_it_runs_beside_its_caller_and_is_paused_resumed_and_stopped(store: Stor
         pipeline.resume()
         _until(lambda: _state(pipeline) == "running")
         assert pipeline.checkpoint() == 3
+        assert pipeline.checkpoint(timeout_ms=10_000) == 3, "where nothing happened, that is it"
         pipeline.stop()
         assert _state(pipeline) == "stopped"
 
@@ -282,6 +308,7 @@ def test_replicas_elsewhere_are_asked_through_the_store(store: Store) -> None:
         asks.resume()
         _until(lambda: _states(asks) == ["running", "running"])
         assert asks.checkpoint() == 3
+        assert asks.checkpoint(timeout_ms=10_000) == 3
         asks.stop("b")
         _until(lambda: _states(asks) == ["running", "stopped"])
         asks.stop()
@@ -304,7 +331,7 @@ def test_a_read_only_replica_verifies_and_writes_nothing(store: Store) -> None:
         reads.start()
         _until(lambda: [r.state for r in writes.status().replicas] == ["running"])
         writes.run(until_idle=True)
-        auditor = reads._life._replica
+        auditor = reads._life._replicas[-1]
         _until(lambda: auditor.audit.verified == 4)
         entry = writes._journal.refresh().entry
         reads.stop()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tests.pipeline.shop import TEXT, rig_of, run
+from dataclasses import replace
+
+from tests.pipeline.shop import TEXT, rig_of, run, topic_of, topic_rig
 
 from strandline.journal.next import Want
-from strandline.pipeline.place import Target, lineage_of, placed
+from strandline.pipeline.place import Target, history_word, lineage_of, placed
 from strandline.pipeline.replica import Replica
 from strandline.testing.lab import Lab, new_store
 
@@ -39,6 +41,29 @@ def test_a_view_that_is_rolled_back_is_another_lineage_of_the_same_shard() -> No
     assert views[0].shard.name == views[2].shard.name != views[1].shard.name
     assert len({each.lineage for each in views}) == 3
     assert len({each.lineage for each in tables}) == 1, "it was never given up"
+
+
+def test_a_table_that_declares_another_column_is_another_lineage() -> None:
+    """Rows that were delivered without it have it, too, from then on."""
+    assert history_word("s1", 0, None) == "s1@0", "views are what they were"
+    words = [history_word("s1", 0, each) for each in (None, ("a",), ("a", "b"), ("b", "a"))]
+    assert len(set(words)) == 4
+    lab = Lab()
+    with new_store(lab) as store:
+        rig = topic_rig(store, topic_of({"id": 1, "n": 2}))
+        replica = Replica(rig)
+        run(replica)
+        declared = [("id", "n"), ("id", "n", "note")]
+        found = [
+            placed(store, replica.standing, replace(target("t"), columns=each)) for each in declared
+        ]
+        replica.close()
+    lab.close()
+    assert None not in found
+    narrow, wide = found
+    assert narrow.shard.id == wide.shard.id
+    assert narrow.hold == wide.hold
+    assert narrow.lineage != wide.lineage
 
 
 def test_before_a_program_is_promoted_there_is_no_place() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ConflictError, NameRefusedError
-from strandline.pipeline.presence import SILENT_MS, Presence, Said, seen
+from strandline.pipeline.presence import Presence
+from strandline.pipeline.said import SILENT_MS, Said, seen
 from strandline.pipeline.states import LIVING, State
 from strandline.system import SystemTasks
 from strandline.testing.lab import Lab

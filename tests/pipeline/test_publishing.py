@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from tests.pipeline.shop import TEXT, rig_of, rows
 from strandline.connectors.files_sink import read_published
 from strandline.connectors.sink import NOTHING_YET
 from strandline.journal.next import Want
-from strandline.pipeline.publish import SinkState
+from strandline.model.frontier import Frontier
 from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.runner import Runner
-from strandline.pipeline.states import State
+from strandline.pipeline.said import SinkStatus
+from strandline.pipeline.states import SinkState, State
 from strandline.testing.lab import Lab, new_store
 
 
@@ -25,6 +27,83 @@ def lab() -> Iterator[Lab]:
     made = Lab()
     yield made
     made.close()
+
+
+def said(name: str, state: SinkState, reached: int) -> SinkStatus:
+    return SinkStatus(name, state, reached, 0, 0, 0, "", lineage="one")
+
+
+@pytest.mark.parametrize(
+    ("sinks", "expected"),
+    [
+        ([], (0, "")),
+        ([("a", SinkState.PUBLISHING, 9)], (0, "a")),
+        ([("a", SinkState.PUBLISHING, 7), ("b", SinkState.RETRYING, 4)], (5, "b")),
+        ([("a", SinkState.STOPPED, 3)], (6, "a, which is stopped,")),
+        ([("a", SinkState.PAUSED, -1)], (10, "a, which is paused,")),
+        ([("a", SinkState.BLOCKED, 0)], (0, "")),
+        ([("a", SinkState.BLOCKED, 0), ("b", SinkState.PUBLISHING, 8)], (1, "b")),
+        ([("a", SinkState.BLOCKED, 0), ("b", SinkState.STOPPED, 2)], (7, "b, which is stopped,")),
+    ],
+)
+def test_a_sink_that_stands_holds_commits_back_and_one_whose_view_raises_does_not(
+    lab: Lab, sinks: list[tuple[str, SinkState, int]], expected: tuple[int, str]
+) -> None:
+    """What heals the view may be the very next transaction."""
+    with new_store(lab) as store:
+        publishing = Publishing(rig_of(store))
+        publishing.status = lambda: [said(*each) for each in sinks]  # type: ignore[method-assign]
+        assert publishing.behind(Frontier(10)) == expected
+        assert publishing.behind(Frontier(0)) == (0, "")
+        assert publishing.unsure(Frontier(10)) == (0, "")
+
+
+def test_one_that_has_nothing_yet_is_behind_by_what_is_held_for_it(lab: Lab) -> None:
+    """It begins with one delivery of all that there is by then."""
+    new = said("a", SinkState.RETRYING, NOTHING_YET)
+    with new_store(lab) as store:
+        publishing = Publishing(rig_of(store))
+        for sink, expected in (
+            (replace(new, begins=10), 0),
+            (replace(new, begins=7), 3),
+            (replace(new, begins=7, since=8), 2),
+            (replace(new, begins=7, reached=4), 5),
+        ):
+            publishing.status = lambda sink=sink: [sink]  # type: ignore[method-assign]
+            assert publishing.behind(Frontier(10)) == (expected, "a")
+            assert not publishing.settled(Frontier(10)), "it has yet to be delivered"
+
+
+def test_a_sink_whose_view_raises_holds_nobody_back_and_is_waited_for_while_it_may_heal(
+    lab: Lab,
+) -> None:
+    """Also where another replica publishes it."""
+    with new_store(lab) as store:
+        publishing = Publishing(rig_of(store))
+        for state in (SinkState.BLOCKED, SinkState.WAITING):
+            for raises, settled in ((9, True), (8, False)):
+                sink = replace(said("a", state, 3), raises=raises)
+                publishing.status = lambda sink=sink: [sink]  # type: ignore[method-assign]
+                assert publishing.behind(Frontier(10)) == (0, "")
+                assert publishing.settled(Frontier(10)) is settled
+                assert publishing.blocked() == "sink a is blocked: its view raises"
+        publishing.status = lambda: [said("a", SinkState.WAITING, 3)]  # type: ignore[method-assign]
+        assert publishing.behind(Frontier(10)) == (6, "a")
+        assert publishing.blocked() == ""
+
+
+def test_of_one_that_has_not_looked_nobody_knows_and_one_that_was_replaced_is_not_asked(
+    lab: Lab,
+) -> None:
+    new = replace(said("a", SinkState.STARTING, NOTHING_YET), lineage="")
+    old = replace(said("b", SinkState.STARTING, NOTHING_YET), replaced=True)
+    with new_store(lab) as store:
+        publishing = Publishing(rig_of(store))
+        publishing.status = lambda: [old, new]  # type: ignore[method-assign]
+        assert publishing.behind(Frontier(10)) == (0, "")
+        assert publishing.unsure(Frontier(10)) == (10, "a")
+        publishing.status = lambda: [old, replace(new, since=8)]  # type: ignore[method-assign]
+        assert publishing.unsure(Frontier(10)) == (2, "a")
 
 
 def program(folder: Path) -> str:

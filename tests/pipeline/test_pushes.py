@@ -188,3 +188,23 @@ def test_gaps_full_buffers_and_ended_replicas_are_told_apart(store: Store) -> No
 def test_a_producer_without_a_number_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="neither"):
         push(PushDesk(store.env, PushSource()), b"{}", producer="till")
+
+
+def test_a_name_that_is_given_to_pushes_without_one_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError, match="begin with anonymous"):
+        push(PushDesk(store.env, PushSource()), b"{}", producer="anonymous.till", sequence=0)
+
+
+def test_a_push_without_rows_is_refused_and_uses_no_number(store: Store) -> None:
+    """Nothing of it would be sealed: its producer's next one would be too early elsewhere."""
+    desk = PushDesk(store.env, PushSource())
+    with pytest.raises(UsageError, match="push 0 of till has no rows"):
+        push(desk, producer="till", sequence=0)
+    with pytest.raises(UsageError, match="no rows"):
+        push(desk)
+    with pytest.raises(UsageError, match="neither"):
+        push(desk, producer="till")
+    told = Beside(store.env, lambda: push(desk, b"{}", producer="till", sequence=0))
+    buffered(desk, 1)
+    desk.sealed(desk.staged({}, Limits(), {}))
+    assert told.join() == Pushed(1, duplicate=False)

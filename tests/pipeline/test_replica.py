@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.pipeline.shop import TEXT, reopened, rig_of, rows, run
 
+from strandline.connectors.source import Source
 from strandline.errors import (
     FencedError,
     ReplayDivergedError,
@@ -18,6 +19,7 @@ from strandline.errors import (
     UsageError,
 )
 from strandline.handles.store import Store
+from strandline.journal.handles import Handles
 from strandline.journal.next import Want
 from strandline.pipeline.auditor import Auditor
 from strandline.pipeline.compute import Computed, Work
@@ -27,6 +29,7 @@ from strandline.pipeline.replica import Replica
 from strandline.pipeline.rig import Rig
 from strandline.testing.computing import ArrowComputer
 from strandline.testing.lab import Lab, new_store
+from strandline.views.program import Program
 
 
 @pytest.fixture
@@ -105,6 +108,18 @@ def test_a_checkpoint_comes_between_transactions_and_says_how_far_it_is(lab: Lab
         assert not replica.wants()
         assert replica.standing.checkpoints[-1].t == 0
         assert replica.standing.acknowledged["orders"] == {"0": 10}
+        replica.close()
+
+
+def test_a_checkpoint_that_is_asked_of_whoever_founds_a_pipeline_comes(lab: Lab) -> None:
+    with new_store(lab) as store:
+        replica = Replica(rig_of(store))
+        replica.want(Want.CHECKPOINT)
+        while replica.wants():
+            replica.step()
+        assert [each.t for each in replica.standing.checkpoints] == [None]
+        run(replica)
+        assert replica.standing.next_t == 10
         replica.close()
 
 
@@ -337,6 +352,32 @@ def test_a_replica_that_was_overtaken_goes_on_whatever_is_gone_by_then(lab: Lab)
         fast.close()
 
 
+class Opened:
+    """Opens sources of an earlier program, and knows which were closed."""
+
+    def __init__(self) -> None:
+        self.sources: list[Closing] = []
+
+    def __call__(self, program: Program, names: frozenset[str]) -> dict[str, Source]:
+        made = {k: Closing(v) for k, v in reopened(program, names).items()}
+        self.sources += made.values()
+        return made
+
+
+class Closing:
+    """A source that knows whether it was closed."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 EIGHT = TEXT.replace("seed '7'", "seed '8'")
 OTHER = "CREATE TABLE other (id BIGINT, PRIMARY KEY (id)) USING generator OPTIONS (rows '0');"
 
@@ -366,6 +407,60 @@ def test_the_same_source_of_a_table_goes_on_where_it_was(lab: Lab) -> None:
             second.close()
         assert second.standing.positions["orders"] == {"0": 120}
         assert second.standing.next_t == 12
+
+
+@pytest.mark.parametrize(
+    ("said", "now"),
+    [
+        ("keys '20'", "keys '50'"),
+        ("deletes '0.1'", "deletes '0.9'"),
+        ("amount BIGINT,", "amount BIGINT, note STRING,"),
+    ],
+)
+def test_s74_what_is_sealed_has_the_rows_that_its_own_program_reads(
+    lab: Lab, said: str, now: str
+) -> None:
+    text = TEXT.replace(said, now)
+    with new_store(lab) as store, new_store(Lab()) as alone:
+        first = Replica(rig_of(store))
+        while first.standing.next_t < 2 or first.standing.sealed is None:
+            first.step()
+        first.close()
+        opened = Opened()
+        second = Replica(replace(rig_of(store, text), reopen=opened))
+        second.want(Want.PROMOTE)
+        while second.wants():
+            second.step()
+        run(Replica(rig_of(alone)))
+        expected = rows(alone, "orders", 2)
+        assert [{k: row[k] for k in expected[0]} for row in rows(store, "orders", 2)] == expected
+        rig = replace(rig_of(store, text), reopen=opened)
+        assert [each.t for each in replay(rig, Planner(rig), 0, 3)] == [0, 1, 2]
+        assert opened.sources
+        assert all(each.closed for each in opened.sources)
+        second.close()
+
+
+def test_s74_a_source_that_nothing_sealed_is_read_from_is_not_opened_again(lab: Lab) -> None:
+    """It may be gone, and whoever is to finish what is sealed does not need it."""
+    text = TEXT.replace("rows '100'", "rows '0'")
+    with new_store(lab) as store:
+        first = Replica(rig_of(store, text))
+        while first.standing.epoch == 0:
+            first.step()
+        handles = Handles(store.env, "shop")
+        handles.freeze(handles.open(lambda: first.standing), commit=True)
+        while first.standing.sealed is None:
+            first.step()
+        first.close()
+        opened = Opened()
+        second = Replica(replace(rig_of(store, text.replace("'20'", "'50'")), reopen=opened))
+        second.want(Want.PROMOTE)
+        while second.wants():
+            second.step()
+        assert second.standing.next_t == 1
+        assert not opened.sources
+        second.close()
 
 
 def test_s74_what_is_sealed_is_read_from_the_source_that_it_was_sealed_from(lab: Lab) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.pipeline.shop import rig_of, run
+from tests.pipeline.shop import TEXT, rig_of, run
 
 from strandline.connectors.position import Range
 from strandline.errors import NotFoundError, SinceError, SourceError
 from strandline.handles.store import Store
 from strandline.journal.next import Want
+from strandline.pipeline.place import placed
 from strandline.pipeline.planner import Planner
-from strandline.pipeline.presence import Said, Seen
 from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
-from strandline.pipeline.report import history_of, overall, status_of
+from strandline.pipeline.report import history_of, overall, sink_sights, status_of
+from strandline.pipeline.said import Said, Seen
 from strandline.pipeline.states import State
 from strandline.shard.state import State as ShardState
 from strandline.testing.lab import Lab, new_store
@@ -110,6 +112,30 @@ def test_what_shards_have_merged_can_not_be_computed_again(store: Store) -> None
     with pytest.raises(SinceError):
         list(replay(rig, Planner(rig), first - 1, last))
     one.close()
+
+
+def test_status_tells_of_the_lineage_that_is_published(store: Store, tmp_path: Path) -> None:
+    """Also once the table declares another column, and begins anew."""
+    sinks = f"""
+    CREATE SINK out_orders FROM orders USING files OPTIONS (path '{tmp_path}/orders');
+    CREATE SINK out_large FROM large USING files OPTIONS (path '{tmp_path}/large');
+    """
+    wider = TEXT.replace("amount BIGINT,", "amount BIGINT, note STRING,")
+    assert wider != TEXT
+    seen = []
+    for text in (TEXT + sinks, wider + sinks):
+        rig = rig_of(store, text)
+        one = Replica(rig)
+        if seen:
+            one.want(Want.PROMOTE)
+        run(one)
+        sights = sink_sights(rig.journal, lambda name: store.machine(name).refresh(), rig.program)
+        places = [placed(store, rig.journal.standing, each) for each in rig.sinks]
+        assert [each.lineage for each in sights] == [each and each.lineage for each in places]
+        seen.append([each.lineage for each in sights])
+        one.close()
+    assert seen[0][0] != seen[1][0], "the table's"
+    assert len({each for both in seen for each in both}) >= 3
 
 
 def test_history_goes_back_as_far_as_the_journal(store: Store) -> None:

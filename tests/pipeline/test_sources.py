@@ -6,7 +6,14 @@ import pytest
 
 from strandline.connectors.source import Ports
 from strandline.errors import UsageError
-from strandline.pipeline.sources import close_sources, open_sources, options_of, origin_of
+from strandline.pipeline.sources import (
+    close_sources,
+    open_sources,
+    options_of,
+    origin_of,
+    reached_as,
+    same_rows,
+)
 from strandline.system import SystemClock
 from strandline.views.parse import parse
 
@@ -63,3 +70,68 @@ def test_some_options_say_which_source_it_is_and_others_do_not(
 ) -> None:
     one, two = (parse(KEYED + each + ";").tables[0] for each in (text, other))
     assert (origin_of(one) == origin_of(two)) is same
+
+
+KAFKA = "kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'x:1'{})"
+CSV = "files OPTIONS (path '/a', format 'csv', csv.delimiter ';'{})"
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [
+        (KAFKA, "kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'y:1')", True),
+        (KAFKA, KAFKA.format(", kafka.sasl.password 'env:P', maxRecordsPerPartition '7'"), True),
+        (KAFKA, KAFKA.format(", startingOffsets 'latest', format 'avro'"), True),
+        (KAFKA, KAFKA.format(", kafka.isolation.level 'read_uncommitted'"), False),
+        (KAFKA, KAFKA.format(", kafka.Isolation.Level 'read_uncommitted'"), False),
+        (KAFKA, KAFKA.replace("'a'", "'b'"), False),
+        (CSV, CSV.format(", suffix '.csv', transaction 'file', maxRatio '7'"), True),
+        (CSV, CSV.replace("'/a'", "'/a/'"), True),
+        (CSV, CSV.replace("csv'", "json'"), False),
+        (CSV, CSV.replace("';'", "','"), False),
+        (CSV, CSV.format(", csv.columns 'id,note'"), False),
+        ("generator OPTIONS (rows '1')", "generator OPTIONS (rowsPerSecond '2')", True),
+        ("generator OPTIONS (keys '1')", "generator OPTIONS (keys '2')", False),
+        ("generator OPTIONS (skew '1')", "generator OPTIONS (deletes '0.1')", False),
+        ("http", "http OPTIONS (bufferRows '7')", True),
+    ],
+)  # fmt: skip
+def test_what_was_taken_has_the_same_rows_unless_an_option_decides_them(
+    text: str, other: str, *, same: bool
+) -> None:
+    one, two = (parse(KEYED + each.format("") + ";").tables[0] for each in (text, other))
+    assert same_rows(one, two) is same
+    assert same_rows(two, one) is same
+
+
+@pytest.mark.parametrize("using", ["generator", "strandline OPTIONS (shard 'a')"])
+def test_a_source_that_is_read_by_its_table_s_columns_reads_otherwise_with_more(using: str) -> None:
+    wider = KEYED.replace("note STRING", "note STRING, more BIGINT")
+    one, two = (parse(each + using + ";").tables[0] for each in (KEYED, wider))
+    assert not same_rows(one, two)
+
+
+def test_an_earlier_table_reads_what_it_read_and_is_reached_as_is_said_now() -> None:
+    then = parse(
+        KEYED + "kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'x:1', format 'csv',"
+        " kafka.sasl.password 'env:OLD', kafka.isolation.level 'read_uncommitted');"
+    ).tables[0]
+    now = parse(
+        KEYED + "kafka OPTIONS (subscribe 'a', kafka.bootstrap.servers 'y:1', format 'json',"
+        " kafka.ssl.ca.location '/ca');"
+    ).tables[0]
+    assert reached_as(then, now).options == {
+        "subscribe": "a",
+        "kafka.bootstrap.servers": "y:1",
+        "kafka.ssl.ca.location": "/ca",
+        "kafka.isolation.level": "read_uncommitted",
+        "format": "csv",
+    }
+    assert same_rows(then, reached_as(then, now))
+
+
+def test_an_earlier_table_of_another_source_is_reached_as_it_was() -> None:
+    then, now = (
+        parse(KEYED + KAFKA.format("").replace("'a'", f"'{each}'") + ";").tables[0] for each in "ab"
+    )
+    assert reached_as(then, now) is then

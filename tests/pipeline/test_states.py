@@ -13,7 +13,7 @@ PAIRS = list(product(State, Event))
 
 
 @pytest.mark.parametrize(("state", "event"), PAIRS)
-def test_every_pair_is_decided(state: State, event: Event) -> None:
+def test_s93_every_pair_is_decided(state: State, event: Event) -> None:
     if (state, event) in MOVES:
         assert (state, event) not in SAME
         assert moved(state, event) is MOVES[state, event]

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from strandline.errors import StrandlineError
-from strandline.pipeline.presence import BEAT_MS, Presence, Said
+from strandline.pipeline.presence import Presence
 from strandline.pipeline.requests import Requests
+from strandline.pipeline.said import BEAT_MS, Said, SinkSaid
+from strandline.pipeline.states import State
 
 if TYPE_CHECKING:
     from strandline.pipeline.requests import Asked
     from strandline.pipeline.runner import Runner
+    from strandline.pipeline.said import SinkStatus
     from strandline.shard.env import Env
 
 _JOIN_MS = 10_000
+_CAUSE_MAX = 500
+"""Every beat writes what replicas say: a long error is cut."""
 
 
 class Attendant:
@@ -34,6 +39,7 @@ class Attendant:
         self._runner = runner
         self._said = said
         self._done = env.tasks.event()
+        self._stalled = False
         self.name = self._presence.claim(name, said)
         self._asked = self._requests.read()
         if self._asked.paused:
@@ -57,6 +63,7 @@ class Attendant:
             self._turn()
 
     def _turn(self) -> None:
+        self._watch()
         try:
             self._obey(self._requests.read())
             said = self._now()
@@ -66,6 +73,12 @@ class Attendant:
         except StrandlineError:
             # The next beat is a second away; until then the last one stands, and grows old.
             self._env.metrics.add("attendant_errors")
+
+    def _watch(self) -> None:
+        """Count a stall once, also one of the store, which can't be told there."""
+        before, self._stalled = self._stalled, self._runner.status().state is State.STALLED
+        if self._stalled and not before:
+            self._env.metrics.add("replica_stalls")
 
     def _obey(self, asked: Asked) -> None:
         before, self._asked = self._asked, asked
@@ -83,7 +96,7 @@ class Attendant:
             self._said,
             at_ms=self._env.patient(self._env.consensus.now_ms),
             state=str(status.state),
-            cause=status.cause,
+            cause=status.cause[:_CAUSE_MAX],
             committed=status.committed.time or 0,
             sealed=status.sealed,
             epoch=standing.epoch,
@@ -91,4 +104,20 @@ class Attendant:
             transactions=status.transactions,
             still_ms=int(status.still_ms),
             audit=status.audit,
+            sinks=tuple(_sink_said(each) for each in status.sinks),
         )
+
+
+def _sink_said(sink: SinkStatus) -> SinkSaid:
+    return SinkSaid(
+        sink.name,
+        state=str(sink.state),
+        lineage=sink.lineage,
+        owner=sink.owner,
+        reached=sink.reached,
+        delivered=sink.delivered,
+        retries=sink.retries,
+        still_ms=int(sink.still_ms),
+        cause=sink.cause[:_CAUSE_MAX],
+        resumes=sink.resumes,
+    )

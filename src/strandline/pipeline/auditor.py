@@ -24,8 +24,8 @@ from strandline.journal import next as n
 from strandline.journal.record import Commit
 from strandline.journal.standing import advance
 from strandline.pipeline.planner import Planner
-from strandline.pipeline.presence import Audit
 from strandline.pipeline.replay import Recorded, again
+from strandline.pipeline.said import Audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,7 @@ class Auditor:
         """Everything up to it was looked at."""
         self._readers: dict[str, Reader] = {}
         self._audit = Audit()
+        self._doing = ""
 
     @property
     def standing(self) -> Standing:
@@ -66,10 +67,22 @@ class Auditor:
         """What it verified since it joined, and what not."""
         return self._audit
 
+    @property
+    def doing(self) -> str:
+        """What its step is at."""
+        return self._doing
+
+    def look(self) -> None:
+        """See what others have put on record, without doing anything."""
+        self._journal.refresh()
+
     def want(self, what: n.Want) -> None:
         """A read-only replica takes no checkpoint."""
         if what is n.Want.PROMOTE:
             raise UsageError("a read-only replica can't be promoted: start it without --read-only")
+
+    def due(self) -> None:
+        """Others take them."""
 
     def wants(self) -> bool:
         return False
@@ -80,6 +93,7 @@ class Auditor:
 
     def step(self) -> float:
         """Verify one transaction; returns for how many ms there is nothing to do."""
+        self._doing = "reading the journal"
         standing = self._journal.refresh()
         if self._at is None and not self._join(standing):
             return self._rig.settings.poll_ms
@@ -119,6 +133,7 @@ class Auditor:
 
     def _verify(self, standing: Standing, t: Time, *, deltas: bool = True) -> None:
         """Look at the next transaction, or skip all there are if it can't be looked at any more."""
+        self._doing = f"verifying transaction {t}"
         at = self._at
         if at is None or self._was_cut(at):
             self._skip_to(standing, t, "the journal was cut before they were looked at")

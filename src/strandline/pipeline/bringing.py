@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.connectors import raw as layout
-from strandline.connectors.files import path_of
+from strandline.connectors.files import NAME as FILES, path_of
 from strandline.connectors.incoming import decode
 from strandline.connectors.reading import OPTIONS, reading
 from strandline.connectors.registry import fetch
 from strandline.errors import SchemaError, UsageError
+from strandline.model.ids import printable
 from strandline.pipeline.rows import CHUNKS_MAX, staged_rows
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ CHUNK_BYTES = 32 * 1024 * 1024
 CHUNKS_EACH = 1 << 14
 NUMBERS_MAX = CHUNKS_MAX // CHUNKS_EACH
 """Of tasks, or of files, in one reload."""
+_TABLES_OWN = ("envelope", "sequenceBy", "keepDeleted", "newColumns", "onError", "format")
+"""What a table says of its own source, and not of whatever else it is reloaded from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +44,65 @@ class Bringing:
     pipeline: str
     table: Target
     splits: tuple[Split, ...] = ()
-    """Files, each of which is read whole."""
+    """Pieces, each of which is read whole: a file, or a range of a source."""
     options: Mapping[str, str] = field(default_factory=dict)
     """How their rows are read."""
     frame: object = None
     """Or a DataFrame of Spark."""
+    shard: str = ""
+    """Or a shard, as of `at`."""
+    at: int = 0
+    offset_bytes: int = 1
+    """About how many bytes an offset stands for: those of files count bytes."""
 
     @property
     def size(self) -> int:
-        """Bytes of files."""
-        return sum(each.stop - each.start for each in self.splits)
+        """Bytes, about."""
+        return sum(each.stop - each.start for each in self.splits) * self.offset_bytes
 
 
-def options_for(table: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """How rows of files are read: as the table reads its own, but for what is said of these."""
-    about_rows = {name: value for name, value in table.items() if name in OPTIONS}
-    for name in ("envelope", "sequenceBy", "newColumns", "onError", "format"):
-        about_rows.pop(name, None)
+def options_for(
+    table: Mapping[str, str], given: Mapping[str, str], envelope: str = "append"
+) -> dict[str, str]:
+    """How rows are read: as the table reads its own, but for what is said of these."""
+    words = [name for name in OPTIONS if name not in _TABLES_OWN]
+    about_rows = {name: table[name] for name in words if name in table}
     chosen = {name: value for name, value in given.items() if name in OPTIONS}
-    return {**about_rows, **chosen, "envelope": "append"}
+    return {**about_rows, **chosen, "envelope": envelope}
+
+
+def brought(
+    split: Split, table: Target, options: Mapping[str, str], resolve: ResolveSecret, number: int
+) -> Iterator[pa.Table]:
+    """The rows of one piece, in chunks, as they are staged."""
+    rows = split_rows(split, table, options, resolve)
+    return chunks_of(rows, table, number, deletes=options.get("envelope") == "upsert")
 
 
 def split_rows(
     split: Split, table: Target, options: Mapping[str, str], resolve: ResolveSecret
 ) -> Iterator[pa.Table]:
-    """The rows of one file; the first that is none is refused by name."""
+    """The rows of one piece; the first that is none is refused by name. Where a later one may
+    delete what an earlier one brought, they say so (`_delete`)."""
     how = reading(table.columns, table.key, options)
-    names = table.columns.names
+    names = [*table.columns.names, *([layout.DELETE] if how.keyed else [])]
     for batch in fetch(split, resolve):
         found = decode(batch, how).table
         for bad in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
-            place = f"{path_of(split.partition)} at {bad[layout.OFFSET]}"
+            place = f"{_place(split)} at {bad[layout.OFFSET]}"
             raise SchemaError(f"{table.name} is not reloaded: {place} is no row: {bad['_error']}")
         yield found.select(names)
 
 
-def chunks_of(tables: Iterable[pa.Table], table: Target, number: int) -> Iterator[pa.Table]:
+def _place(split: Split) -> str:
+    if split.connector == FILES:
+        return path_of(split.partition)
+    return f"{split.connector}, partition {printable(split.partition)}"
+
+
+def chunks_of(
+    tables: Iterable[pa.Table], table: Target, number: int, *, deletes: bool = False
+) -> Iterator[pa.Table]:
     """Rows as they are staged, in chunks of a bounded size."""
     if not 0 <= number < NUMBERS_MAX:
         raise UsageError(f"a reload takes at most {NUMBERS_MAX} files or tasks: merge some")
@@ -84,7 +110,7 @@ def chunks_of(tables: Iterable[pa.Table], table: Target, number: int) -> Iterato
     for at, rows in enumerate(_flushed(_cut(tables))):
         if at >= CHUNKS_EACH:
             raise UsageError(f"a file or task of a reload has at most {CHUNKS_EACH} chunks: split")
-        if layout.DELETE in rows.column_names:
+        if layout.DELETE in rows.column_names and not deletes:
             raise SchemaError(
                 f"{table.name} is not reloaded: a row deletes ({layout.DELETE}), and a reload says "
                 "what there is; leave such rows out"

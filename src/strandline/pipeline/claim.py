@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from strandline.connectors.sink import NOTHING_YET
 from strandline.parts.envelope import decoded, seal, unseal
 from strandline.pipeline.delivery import Mark
 
@@ -130,6 +131,20 @@ def marked(claim: Claim, owner: str, lineage: str, mark: Mark | None) -> Claim |
     marks = {name: each for name, each in claim.marks.items() if name != lineage}
     kept = dict(list(marks.items())[-(LINEAGES_KEPT - 1) :])
     return _replace(mine, marks={**kept, lineage: mark})
+
+
+def older_lineages(claim: Claim, lineage: str) -> tuple[str, ...]:
+    """The others of which something was delivered, or may have been; the last that was, last."""
+    return tuple(
+        name for name, mark in claim.marks.items() if name != lineage and mark.intent > NOTHING_YET
+    )
+
+
+def newer_lineages(claim: Claim, lineage: str) -> tuple[str, ...]:
+    """Those that were published since this one was, by their epochs: it goes back."""
+    mine = claim.marks.get(lineage)
+    older = older_lineages(claim, lineage)
+    return tuple(each for each in older if mine and claim.marks[each].epoch > mine.epoch)
 
 
 def _may_end(claim: Claim, now_ms: int) -> bool:

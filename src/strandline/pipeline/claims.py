@@ -33,7 +33,7 @@ class Claims:
     """One publisher's side of the claim on one sink. May be used by several of its tasks."""
 
     def __init__(self, env: Env, pipeline: str, sink: str, *, name: str, lease_ms: int) -> None:
-        self.key = valid_key(f"{c.KEY_PREFIX}{pipeline}/{sink}")
+        self.key = _key(pipeline, sink)
         self.me = c.Me(env.random.token(), name, lease_ms)
         self._env = env
         self._watch = c.Watch()
@@ -65,11 +65,12 @@ class Claims:
             raise _lost(self.key, claim)
         return claim
 
-    def record(self, lineage: str, change: Callable[[Mark | None], Mark | None]) -> None:
+    def record(self, lineage: str, change: Callable[[Mark | None], Mark | None]) -> Mark | None:
         """Renew, and put on record what becomes of a lineage's mark, if the claim is still ours."""
-        self._change(
+        after = self._change(
             lambda claim: c.marked(claim, self.me.owner, lineage, change(claim.marks.get(lineage)))
         )
+        return after.marks.get(lineage)
 
     def release(self) -> None:
         """Let go, if there is anything to let go of."""
@@ -89,10 +90,7 @@ class Claims:
                 return after
 
     def _read(self) -> tuple[SeqNo | None, c.Claim]:
-        head = self._env.patient(lambda: self._env.consensus.head(self.key))
-        if head is None:
-            return None, c.Claim()
-        return head.seqno, c.decode_claim(self.key, head.seqno, head.data)
+        return _found(self._env, self.key)
 
     def _write(self, claim: c.Claim, after: SeqNo | None) -> bool:
         """Whether it counts; an answer that never came is looked up."""
@@ -107,6 +105,22 @@ class Claims:
         if seqno.number % _KEEP_EVERY == 0 and after is not None:
             self._env.patient(lambda: consensus.truncate(self.key, seqno))
         return result is CasResult.COMMITTED
+
+
+def claim_of(env: Env, pipeline: str, sink: str) -> c.Claim:
+    """The record of a sink, for whoever only looks."""
+    return _found(env, _key(pipeline, sink))[1]
+
+
+def _key(pipeline: str, sink: str) -> str:
+    return valid_key(f"{c.KEY_PREFIX}{pipeline}/{sink}")
+
+
+def _found(env: Env, key: str) -> tuple[SeqNo | None, c.Claim]:
+    head = env.patient(lambda: env.consensus.head(key))
+    if head is None:
+        return None, c.Claim()
+    return head.seqno, c.decode_claim(key, head.seqno, head.data)
 
 
 def _lost(key: str, claim: c.Claim) -> SinkFencedError:

@@ -8,7 +8,8 @@ the target has none, or says what nobody intended:
     nothing                none                     Found: leave a first mark, begin
     nothing                nothing yet              Go: the mark was left and not recorded
     founded, intent=done   none                     Found: it is lost, and nothing is in doubt
-    founded, intent>done   none                     Stop: the intent may have been delivered
+    founded, intent>done   none                     Stop: the intent may have been delivered;
+                                                    Found at done, if it may be delivered again
     any                    t <= intent              Go: after t
     any                    t > intent               Stop: somebody else writes there, or the
                                                     store is older than its target
@@ -20,8 +21,16 @@ the target has none, or says what nobody intended:
     before <= progress < t       DUE      deliver it
     progress < before            EARLY    something is missing in between: read from progress on
 
-Intent(t) is on record before a delivery and done(t) after it. Both only grow, and so does the
-epoch; a transaction without changes has neither.
+Intent(t) is on record before a delivery and done(t) after it. The epoch only grows, and so does
+the intent: a delivery that was not answered may land later, where opening the target shuts nobody
+out, and meanwhile a shorter one may be begun (of an interval, the part that is there by then). So
+what is done may be less than the last intent, and then that one is in doubt. Done grows as well
+while the target does not go back; a transaction without changes has neither.
+
+What was reached beyond that is on record now and then: all that came since has no changes for the
+sink. It is true of a target that has what is done, so a publisher of that one goes on from there
+(`onward`), and history up to there is held for nobody (`frees`). A target that was set back to
+before what is done has not reached it (`confirmed`), and gets what came since again.
 """
 
 from __future__ import annotations
@@ -36,7 +45,13 @@ from strandline.connectors.sink import NOTHING_YET, Progress
 from strandline.errors import InvariantError, invariant
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strandline.model.frontier import Time
+
+_HELD_MAX_MS = 600_000
+"""For so long what has no changes for a sink may be held for it, however few transactions that are.
+A delivery lets go of all that was before it, and so does a restart."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -44,11 +59,13 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
     epoch: int = 0
     intent: int = NOTHING_YET
-    """The last transaction whose delivery was begun, or may have been."""
+    """The latest transaction whose delivery was begun, or may have been."""
     done: int = NOTHING_YET
     """The last one that is known to be delivered."""
     reached: int = NOTHING_YET
     """Everything up to here is delivered, or has no changes. May lag: it costs no write."""
+    raises: int = NOTHING_YET
+    """Up to here it was looked, and the collection can't be read there; -1 if it can. May lag."""
 
 
 class Verdict(StrEnum):
@@ -90,9 +107,20 @@ class Fence:
 Start = Found | Go | Stop | Fence
 
 
-def started(mark: Mark | None, progress: Progress | None, epoch: int) -> Start:
-    """Where a publisher of this epoch goes on; the table above."""
-    seen = max(0 if mark is None else mark.epoch, 0 if progress is None else progress.epoch)
+def started(
+    mark: Mark | None,
+    progress: Progress | None,
+    epoch: int,
+    *,
+    again: bool = False,
+    newest: int = 0,
+) -> Start:
+    """Where a publisher of this epoch goes on; the table above.
+
+    `again`: at least once will do. `newest`: the highest epoch on record for any lineage.
+    """
+    here = 0 if mark is None else mark.epoch
+    seen = max(here, newest, 0 if progress is None else progress.epoch)
     if seen > epoch:
         return Fence(seen)
     intent = NOTHING_YET if mark is None else mark.intent
@@ -102,7 +130,7 @@ def started(mark: Mark | None, progress: Progress | None, epoch: int) -> Start:
         return Go(progress.t)
     if mark is None:
         return Found(Progress(NOTHING_YET, epoch))
-    if mark.intent != mark.done:
+    if mark.intent != mark.done and not again:
         return Stop(_in_doubt(mark))
     return Found(Progress(mark.done, epoch))
 
@@ -113,6 +141,46 @@ def verdict(t: Time, before: Time, progress: Time) -> Verdict:
     if t <= progress:
         return Verdict.LATE
     return Verdict.DUE if before <= progress else Verdict.EARLY
+
+
+def onward(mark: Mark | None, progress: Time) -> Time:
+    """Up to where a target with this progress has everything, by what is on record.
+
+    One that has nothing yet is not told of here: it begins with all that there is.
+    """
+    if mark is None or progress == NOTHING_YET or progress < mark.done:
+        return progress
+    return max(progress, mark.reached)
+
+
+def last_done(marks: Mapping[str, Mark], lineage: str) -> Time:
+    """The last delivery of a lineage that is known to have arrived."""
+    mark = marks.get(lineage)
+    return NOTHING_YET if mark is None else mark.done
+
+
+def replaces(marks: Mapping[str, Mark], lineage: str) -> bool:
+    """Whether a lineage that begins finds what another one may have left in the target."""
+    return any(each.intent > NOTHING_YET for name, each in marks.items() if name != lineage)
+
+
+def frees(held: Time, reached: Time, unmoved_ms: float, held_max: int) -> bool:
+    """Whether it is time to let go of history that has no changes for a sink.
+
+    `reached` is on record: whoever goes on must find what came after it.
+    """
+    return reached - held >= held_max or (reached > held and unmoved_ms >= _HELD_MAX_MS)
+
+
+def confirmed(mark: Mark | None, at: Progress) -> Mark:
+    """The record after a target was asked: what it has is done, whoever did not come to say so.
+
+    If more was done, the target was set back, and what was reached with that is reached no longer.
+    """
+    if mark is None:
+        return founded(None, at)
+    reached = mark.reached if at.t >= mark.done else at.t
+    return msgspec.structs.replace(mark, done=at.t, reached=reached)
 
 
 def founded(mark: Mark | None, at: Progress) -> Mark:
@@ -132,19 +200,43 @@ def intended(mark: Mark | None, t: Time, epoch: int, progress: Time) -> Mark:
     invariant(t > progress, f"{t} is delivered already: the target is at {progress}")
     invariant(progress <= mark.intent, f"the target is at {progress}, and nobody intended that")
     done = max(mark.done, progress)
-    return msgspec.structs.replace(mark, epoch=max(mark.epoch, epoch), intent=t, done=done)
+    intent = max(mark.intent, t)
+    return msgspec.structs.replace(mark, epoch=max(mark.epoch, epoch), intent=intent, done=done)
 
 
 def done(mark: Mark | None, t: Time) -> Mark:
     """The record after t was delivered."""
     mark = _known(mark)
-    invariant(t == mark.intent, f"{t} is done and {mark.intent} was intended")
+    invariant(t <= mark.intent, f"{t} is done and {mark.intent} was intended")
     return msgspec.structs.replace(mark, done=t, reached=max(mark.reached, t))
 
 
 def reached(mark: Mark | None, t: Time) -> Mark | None:
     """The record of a sink that has everything up to t, or of one that was never founded."""
     return mark if mark is None or t <= mark.reached else msgspec.structs.replace(mark, reached=t)
+
+
+def raised(mark: Mark | None, t: Time) -> Mark | None:
+    """The record of a sink whose collection can't be read at t, the newest; or can, with -1."""
+    return mark if mark is None or t == mark.raises else msgspec.structs.replace(mark, raises=t)
+
+
+def objection(before: Mark | None, at: Progress | None, after: Mark | None) -> str:
+    """What the record says against the progress that a target was read back with; empty if
+    nothing. A publisher may be at work: the record was read `before`, and `after`."""
+    done = NOTHING_YET if before is None else before.done
+    if at is None or at.t < done:
+        where = "has no progress" if at is None else f"is at {at.t}"
+        return (
+            ""
+            if done == NOTHING_YET
+            else (
+                f"its target {where}, and transaction {done} is on record as delivered: what came "
+                "later is lost there"
+            )
+        )
+    intent = NOTHING_YET if after is None else after.intent
+    return _unintended(at.t, intent) if at.t > intent else ""
 
 
 def _known(mark: Mark | None) -> Mark:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from strandline.journal.handles import Handle
-    from strandline.pipeline.presence import Audit, Seen
+    from strandline.pipeline.read_back import VerifiedSink
     from strandline.pipeline.report import EndpointStatus, PipelineStatus, TransactionSummary
+    from strandline.pipeline.said import Audit, Seen
+    from strandline.pipeline.sink_status import SinkReport
 
 Document: TypeAlias = dict[str, object]
 
@@ -23,10 +25,13 @@ def status_document(status: PipelineStatus) -> Document:
         "program": status.program,
         "committed": status.committed.time,
         "lag_seconds": status.lag_seconds,
+        "still_seconds": status.still_seconds,
         "sealed": status.sealed,
         "checkpoint": status.checkpoint,
         "verifiable_from": status.verifiable_from,
+        "retain": status.retain,
         "sources": [_source(each) for each in status.endpoints],
+        "sinks": [_sink(each) for each in status.sinks],
         "replicas": [_replica(each) for each in status.replicas],
         "transactions": [open_document(each) for each in status.transactions],
         "findings": list(status.findings),
@@ -48,6 +53,7 @@ def open_document(handle: Handle) -> Document:
         "touched": instant(handle.touched_ms),
         "chunks": len(handle.chunks),
         "rows": sum(each.ref.rows for each in handle.chunks),
+        "reason": "" if handle.closed is None else handle.closed.reason,
     }
 
 
@@ -63,6 +69,21 @@ def summary_document(summary: TransactionSummary) -> Document:
         "changes": summary.changes,
         "transaction": summary.handle,
         "amended": summary.amended,
+        "sinks": summary.sinks,
+    }
+
+
+def verified_document(found: VerifiedSink) -> Document:
+    """What came of comparing a sink's target with its collection."""
+    return {
+        "sink": found.sink,
+        "source": found.source,
+        "time": found.at,
+        "equal": found.equal,
+        "reason": found.reason or None,
+        "target": {"rows": found.target.count, "digest": str(found.target)},
+        "view": {"rows": found.view.count, "digest": str(found.view)},
+        "differences": [{"more": each.more, "row": dict(each.row)} for each in found.samples],
     }
 
 
@@ -82,6 +103,24 @@ def _source(each: EndpointStatus) -> Document:
         "state": each.state,
         "position": dict(each.position),
         "behind": each.behind,
+    }
+
+
+def _sink(each: SinkReport) -> Document:
+    return {
+        "sink": each.name,
+        "source": each.source,
+        "connector": each.connector,
+        "state": str(each.state),
+        "cause": each.cause or None,
+        "paused": each.paused,
+        "publisher": each.publisher,
+        "delivered": each.delivered,
+        "reached": each.reached,
+        "behind": each.behind,
+        "lag_seconds": each.lag_seconds,
+        "retries": each.retries,
+        "still_seconds": each.still_seconds,
     }
 
 

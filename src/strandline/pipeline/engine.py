@@ -43,6 +43,8 @@ class PipelineEngine:
     close: Callable[[], None] = lambda: None
     stage: Callable[[Bringing], list[StagedRef]] | None = None
     """Stages rows by tasks, wherever they are; `None` if there are none."""
+    frame: Callable[[pa.Table], object] = lambda rows: rows
+    """Rows as a user's function gets them: a DataFrame of the engine's own."""
 
 
 NewEngine = Callable[["Store"], PipelineEngine]

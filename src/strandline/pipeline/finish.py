@@ -55,6 +55,8 @@ class Finishing:
         self._journal = rig.journal
         self._planner = planner
         self._landing = Landing(rig.store, rig.timeline)
+        self.doing = ""
+        """What it is at, for those who look on."""
         self.noted: tuple[str, ...] = ()
         """Differences between unequal versions that were adopted, newest transaction only."""
 
@@ -64,6 +66,7 @@ class Finishing:
 
     def finish(self, standing: Standing, sealed: Sealed) -> None:
         """Compute what is sealed, under its own program, and see that it is committed."""
+        self.doing = f"computing transaction {sealed.t}"
         try:
             with under(self._rig, standing) as rig:
                 bound = shards(standing, list(rig.collections))
@@ -189,6 +192,7 @@ class Finishing:
             return
         self._compare(answer, computed)
         deltas = agree.unpacked(answer.deltas)
+        self.doing = f"landing transaction {sealed.t}"
         try:
             self._landing.land(computed, bound, sealed.t, standing.epoch, deltas)
             missing = self._missing(answer, bound)
@@ -210,6 +214,7 @@ class Finishing:
 
     def _commit(self, standing: Standing, sealed: Sealed, answer: Answer) -> None:
         """Whoever is first; other records may come between, and then it is tried again."""
+        self.doing = f"committing transaction {sealed.t}"
         env = self._rig.store.env
         now_ms = env.patient(env.consensus.now_ms)
         while _still(standing, sealed) is not None:

@@ -8,10 +8,11 @@ from strandline.errors import StalledError, UsageError
 from strandline.journal.next import Want
 from strandline.pipeline.attendant import Attendant
 from strandline.pipeline.auditor import Auditor
-from strandline.pipeline.presence import Presence, Said
+from strandline.pipeline.presence import Presence
 from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.runner import Runner
+from strandline.pipeline.said import Said
 
 if TYPE_CHECKING:
     from strandline.model.tasks import Task
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
 
 
 class Life:
-    """At most one runner at a time, over one replica."""
+    """At most one runner at a time, over one replica; another program has another one, and so has
+    another epoch where the program is the one on record."""
 
     def __init__(self, env: Env, pipeline: str, means: Means) -> None:
         self._env = env
         self._pipeline = pipeline
         self._means = means
-        self._replica: Replica | Auditor | None = None
+        self._epoch: int | None = None
+        self._made_of: tuple[Rig | None, int | None] = (None, None)
+        self._replicas: list[Replica | Auditor] = []
+        """The last is the one in use; another task may be at a step with one before it."""
         self._runner: Runner | None = None
         self._task: Task | None = None
 
@@ -36,6 +41,12 @@ class Life:
     def runs(self) -> bool:
         """Whether a runner runs in this process."""
         return self._runner is not None
+
+    def follow(self, epoch: int) -> None:
+        """The program on record is of this epoch, and nobody runs here: a replica that joined an
+        earlier one is fenced, and takes no further step. Who only reads is never fenced."""
+        if not self._means.read_only:
+            self._epoch = epoch
 
     def run(self, rig: Rig, *, until_idle: bool = False, transactions: int | None = None) -> Status:
         """Run until it ends; what ended it is raised, unless that was a stop."""
@@ -126,8 +137,8 @@ class Life:
             if self._task is not None:
                 self._task.join()
         self._task = self._runner = None
-        if self._replica is not None:
-            self._replica.close()
+        for replica in self._replicas:
+            replica.close()
 
     def _carry_out(self, rig: Rig, want: Want) -> None:
         if self.runs:
@@ -150,9 +161,11 @@ class Life:
         return self._runner
 
     def _made(self, rig: Rig) -> Replica | Auditor:
-        if self._replica is None:
-            self._replica = Auditor(rig) if self._means.read_only else Replica(rig)
-        return self._replica
+        made_of, made_in = self._made_of
+        if made_of is not rig or made_in != self._epoch:
+            self._replicas.append(Auditor(rig) if self._means.read_only else Replica(rig))
+            self._made_of = (rig, self._epoch)
+        return self._replicas[-1]
 
     def _running(self) -> Runner:
         if self._runner is None:

@@ -1,4 +1,9 @@
-"""When an automatic transaction closes, and what goes into it. Pure.
+"""Whose turn it is, when an automatic transaction closes, and what goes into it. Pure.
+
+what is last on record                    first asked, and the others if it has nothing
+--------------------------------------    -----------------------------------------
+an explicit transaction, or an ABORT      the sources: handles that keep coming can't starve them
+all else                                  handles: sources that keep coming can't starve them
 
 offered                                   then
 --------------------------------------    -----------------------------------------
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.connectors.position import Range
+    from strandline.journal.standing import Standing
     from strandline.pipeline.settings import PipelineSettings
 
 
@@ -45,6 +51,14 @@ class Wait:
 
     for_ms: float
     since_ms: float | None
+
+
+def handles_first(standing: Standing) -> bool:
+    """Whether explicit transactions are looked at before the sources: the same for everybody who
+    plans on this standing. A handle that was forgotten since gives handles one turn more."""
+    last = standing.committed.last()
+    explicit = last is not None and last in standing.closed.values()
+    return not explicit and standing.last_kind != "ABORT"
 
 
 def closing(

@@ -11,35 +11,37 @@ is the one on record, and whoever only looks, asks for a transaction or subscrib
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from strandline.connectors.registry import fetch
 from strandline.connectors.sink import SinkPorts
-from strandline.errors import HandleClosedError, NotFoundError, StalledError, UsageError
+from strandline.errors import HandleClosedError, NotFoundError, UsageError
+from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
 from strandline.journal.log import Journal
-from strandline.journal.staging import program_text
 from strandline.model.ids import printable
 from strandline.pipeline.amend import amend, instead, table_of
 from strandline.pipeline.catalog import TABLE, VIEW
 from strandline.pipeline.evolve import evolved
 from strandline.pipeline.life import Life
+from strandline.pipeline.looking import Looking
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.presence import Presence
 from strandline.pipeline.promotion import check
 from strandline.pipeline.query import Library
+from strandline.pipeline.read_back import quiet
 from strandline.pipeline.reload import Stager
 from strandline.pipeline.replay import replay
-from strandline.pipeline.report import history_of, status_of
 from strandline.pipeline.requests import Requests
+from strandline.pipeline.retain import put_on_record
 from strandline.pipeline.rig import rigged
 from strandline.pipeline.rows import refuse_undecodable
 from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
 from strandline.pipeline.upstream import upstreams
-from strandline.views.parse import parse
-from strandline.views.render import render
+from strandline.pipeline.waiting import Waiting
+from strandline.pipeline.written import Writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.connectors.sink import Callback
     from strandline.connectors.source import Source
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
@@ -56,18 +59,17 @@ if TYPE_CHECKING:
     from strandline.pipeline.means import Means
     from strandline.pipeline.promotion import Promotion
     from strandline.pipeline.pushes import Pushed
+    from strandline.pipeline.read_back import Told as Reads, VerifiedSink
     from strandline.pipeline.reload import Source as ReloadSource, Told
     from strandline.pipeline.replay import Replayed
     from strandline.pipeline.report import PipelineStatus, TransactionSummary
     from strandline.pipeline.rig import Rig
     from strandline.pipeline.rows import Rows
     from strandline.pipeline.runner import Status
+    from strandline.pipeline.written import Written
     from strandline.reading.subscribe import Subscription
     from strandline.views.declared import Table
     from strandline.views.program import Program
-
-POLL_MS = 50
-"""How often somebody who waits for a replica looks."""
 
 
 class Pipeline:
@@ -86,32 +88,32 @@ class Pipeline:
         self._journal = Journal(store.env, name)
         self.name = self._journal.pipeline
         self._means = means
-        self._text = text
-        self._program = program
+        self._writing = Writing(store, self._journal, text, program)
         self._engine: PipelineEngine | None = None
-        self._rig: Rig | None = None
-        self._gauges: Mapping[str, Source] | None = None
+        self._rigs: list[Rig] = []
+        """The last is the one in use. Another task may be at a step with one before it, so they
+        are closed together."""
+        self._callbacks: dict[str, Callback] = {}
         self._life = Life(store.env, self.name, means)
         self._handles = Handles(store.env, self.name)
+        self._looking = Looking(store, self._journal, self._sources, self._sink_ports)
+        self._waiting = Waiting(
+            store.env,
+            self._journal,
+            alone=lambda: not (self._life.runs or self._others()),
+            step=lambda: self._life.step(self._ready()),
+        )
         self._closed = False
 
     @property
     def program(self) -> Program:
-        """The program that was given, or the one on record."""
-        if self._program is None:
-            self._program = parse(self.text)
-        return self._program
+        """The program that was given, or the one on record now."""
+        return self._writing.now().program
 
     @property
     def text(self) -> str:
         """The program as its user wrote it."""
-        if self._text is None and self._program is not None:
-            self._text = render(self._program)
-        if self._text is None:
-            standing = self._standing()
-            record = standing.programs[standing.program]
-            self._text = program_text(self.store.env, self.name, record)
-        return self._text
+        return self._writing.now().text
 
     @property
     def committed(self) -> Frontier:
@@ -155,17 +157,33 @@ class Pipeline:
         """Ask the replica in this process to stop after a checkpoint; returns at once."""
         self._life.ask_to_stop()
 
-    def pause(self) -> None:
+    def pause(self, *, sink: str | None = None) -> None:
         """Commit nothing new: the replica in this process; without one all replicas, through the
-        store, also those that start later."""
-        (self._life.pause if self._life.runs else self._known().pause)()
+        store, also those that start later. A sink alone is always paused through the store: nobody
+        publishes it, and what it has not taken is held for it."""
+        if sink is not None:
+            self._known().pause(self._looking.sink(self.program, sink))
+        else:
+            (self._life.pause if self._life.runs else self._known().pause)()
 
-    def resume(self) -> None:
+    def resume(self, *, sink: str | None = None) -> None:
         """Go on after `pause`, which it is the opposite of."""
-        (self._life.resume if self._life.runs else self._known().resume)()
+        if sink is not None:
+            self._known().resume(self._looking.sink(self.program, sink))
+        else:
+            (self._life.resume if self._life.runs else self._known().resume)()
+
+    def foreach_transaction(self, sink: str, function: Callable[[Any, Time], object]) -> None:
+        """Give a `callback` sink its function: it gets a DataFrame of the changes, and their time.
+
+        At least once: after trouble or a crash the last transaction may come again. A process that
+        gives none leaves the sink to those that do.
+        """
+        self._callbacks[sink] = lambda rows, t: function(self._made().frame(rows), t)
 
     def checkpoint(self, *, timeout_ms: int | None = None) -> Time | None:
-        """Take a checkpoint, and return the last time that is in it once it is durable."""
+        """Take a checkpoint, and return the last time that is in it once it is durable; where
+        nothing happened since the last one, that is it."""
         before = self._standing()
         if self._life.runs:
             self._life.checkpoint()
@@ -174,11 +192,19 @@ class Pipeline:
         else:
             self._life.take_checkpoint(self._ready())
         taken = before.checkpoints[-1].lsn if before.checkpoints else -1
+        if Checkpoints(self._journal).stands(before):
+            taken -= 1
 
         def newer(standing: Standing) -> bool:
             return bool(standing.checkpoints) and standing.checkpoints[-1].lsn > taken
 
-        return self._until(newer, timeout_ms, "its checkpoint").checkpoints[-1].t
+        return self._waiting.until(newer, timeout_ms, "its checkpoint").checkpoints[-1].t
+
+    def retain(self, transactions: int | None) -> None:
+        """Keep everything for so many transactions from now on, or for ever (`None`): tables,
+        views, journal and what was staged. It is on record, and every replica follows it."""
+        self._known()
+        put_on_record(self._journal, transactions)
 
     def promote(self) -> int:
         """Raise the epoch under this program: older replicas are fenced. Returns the epoch."""
@@ -195,7 +221,7 @@ class Pipeline:
         self._check_open()
         standing = self._standing()
         if handle is None:
-            handle = self._handles.open(standing)
+            handle = self._handles.open(self._journal.refresh)
         else:
             self._handles.look(handle)
         program = evolved(self.program, standing.added)
@@ -212,8 +238,9 @@ class Pipeline:
         """Replace what a table holds in one transaction, and return its time once it can be read.
 
         `source` is an Arrow table, a DataFrame of pandas or of Spark, a list of dicts, a path of
-        files, or a dict of `path`, `format` and other options. Readers, views and sinks see only
-        what differs. `told` hears how far it is.
+        files, a dict of `path`, `format` and other options, or a connector and its options, as in
+        `("kafka", {"subscribe": …})` or `("strandline", {"shard": …})`, of which all is taken that
+        there is now. Readers, views and sinks see only what differs. `told` hears how far it is.
         """
         declared = self.declared(table)
         # Before there is a handle, which would expire if this took long.
@@ -327,21 +354,21 @@ class Pipeline:
         """The rows of a table or a view, then every change of them."""
         return self.collection(name).subscribe(as_of, until=until)
 
-    def status(self) -> PipelineStatus:
-        """Where it stands and who runs it, wherever that is."""
-        self._check_open()
+    def status(self, *, sources: bool = True) -> PipelineStatus:
+        """Where it stands and who runs it, wherever that is; how far sources are only if wanted."""
         self._standing()
-        if self._gauges is None:
-            # Sources of its own: those that a replica uses belong to the task that runs it.
-            self._gauges = self._sources(self.program)
-        return status_of(
-            self._journal, self._gauges, lambda name: self.store.machine(name).refresh()
-        )
+        return self._looking.status(self.program, sources=sources)
 
     def history(self, count: int = 20) -> list[TransactionSummary]:
         """The last committed transactions, the newest first."""
         self._standing()
-        return history_of(self._journal, count)
+        return self._looking.history(self.program, count)
+
+    def verify_sink(self, name: str, told: Reads = quiet) -> VerifiedSink:
+        """Read the target of a sink back, and compare it with what the sink's table or view held at
+        the delivered time. Disturbs nobody; `told` hears how many rows were read."""
+        self._standing()
+        return self._looking.verify_sink(self.program, name, told)
 
     def replay(
         self, start: Time | None = None, stop: Time | None = None, *, skip: bool = False
@@ -361,8 +388,9 @@ class Pipeline:
             return
         self._closed = True
         self._life.close()
-        for sources in (self._gauges, self._rig.sources if self._rig else None):
-            close_sources(sources or {})
+        self._looking.close()
+        for rig in self._rigs:
+            close_sources(rig.sources)
         if self._engine is not None:
             self._engine.close()
 
@@ -380,10 +408,7 @@ class Pipeline:
     def _standing(self) -> Standing:
         """The newest standing; a pipeline that nobody has run yet has none."""
         self._check_open()
-        standing = self._journal.refresh()
-        if not standing.epoch and self._text is None and self._program is None:
-            raise NotFoundError(f"there is no pipeline {self.name} in store {self.store.url}")
-        return standing
+        return self._writing.standing()
 
     def _known(self) -> Requests:
         """Asks replicas elsewhere; of a pipeline that there is."""
@@ -398,7 +423,7 @@ class Pipeline:
 
     def _committed(self, handle: str, timeout_ms: int | None) -> Time | None:
         """Wait until what became of a handle can be read; its time, or `None` if it was aborted."""
-        standing = self._until(lambda now: self._is_closed(now, handle), timeout_ms, handle)
+        standing = self._waiting.until(lambda now: self._is_closed(now, handle), timeout_ms, handle)
         if handle not in standing.closed:
             closed = self._handles.look(handle).closed
             return None if closed is None else closed.t
@@ -410,29 +435,9 @@ class Pipeline:
             return t is None or standing.committed.settled(t)
         return self._handles.look(handle).closed is not None
 
-    def _until(
-        self, holds: Callable[[Standing], bool], timeout_ms: int | None, what: str
-    ) -> Standing:
-        """Wait for somebody to get there; where nobody runs and this process can, it steps."""
-        env = self.store.env
-        deadline = None if timeout_ms is None else env.clock.monotonic_ms() + timeout_ms
-        looked_ms, alone = 0, False
-        while not holds(standing := self._journal.refresh()):
-            now_ms = env.clock.monotonic_ms()
-            if deadline is not None and now_ms >= deadline:
-                raise StalledError(
-                    f"pipeline {self.name}: nobody carried out {what} within {timeout_ms} ms; it "
-                    "is asked for, and comes when a replica runs"
-                )
-            if now_ms - looked_ms >= 1_000:
-                looked_ms, alone = now_ms, not (self._life.runs or self._others())
-            if not alone or self._life.step(self._ready()) > 0:
-                env.tasks.sleep(POLL_MS)
-        return standing
-
     def _stager(self, told: Told | None) -> Stager:
-        resolve = self._means.ports(self.store).resolve
-        stager = Stager(self.store, self.name, self._made, resolve)
+        ports = self._means.ports(self.store)
+        stager = Stager(self.store, self.name, self._made, ports)
         return stager if told is None else replace(stager, told=told)
 
     def _made(self) -> PipelineEngine:
@@ -441,23 +446,36 @@ class Pipeline:
         return self._engine
 
     def _ready(self) -> Rig:
-        """What a replica works with; made when it is first needed."""
+        """What a replica works with; made when it is first needed, and anew where none was given
+        and another was promoted: but one that runs here ends under its own program."""
         self._check_open()
-        if self._rig is None:
-            program, ports = self.program, self._means.ports(self.store)
-            self._rig = rigged(
-                self.store,
-                self.name,
-                program,
-                self.text,
-                sources=self._sources(program),
-                computer=self._made().computer,
-                settings=self._means.settings,
-                reopen=self._sources,
-                sinks=targets(program, SinkPorts(ports.resolve, self.store.env.random.token)),
-                fetch=lambda split: fetch(split, ports.resolve),
-            )
-        return self._rig
+        if self._rigs and self._life.runs:
+            return self._rigs[-1]
+        written = self._writing.now()
+        if not self._rigs or self._rigs[-1].program.hash != written.program.hash:
+            self._rigs.append(self._rigged(written))
+        if not self._writing.given:
+            self._life.follow(self._journal.standing.epoch)
+        return self._rigs[-1]
+
+    def _rigged(self, written: Written) -> Rig:
+        program, ports = written.program, self._means.ports(self.store)
+        return rigged(
+            self.store,
+            self.name,
+            program,
+            written.text,
+            sources=self._sources(program),
+            computer=self._made().computer,
+            settings=self._means.settings,
+            reopen=self._sources,
+            sinks=targets(program, self._sink_ports()),
+            fetch=lambda split: fetch(split, ports.resolve),
+        )
+
+    def _sink_ports(self) -> SinkPorts:
+        ports = self._means.ports(self.store)
+        return SinkPorts(ports.resolve, self.store.env.random.token, self._callbacks, ports.reach)
 
     def _sources(self, program: Program, names: frozenset[str] | None = None) -> dict[str, Source]:
         ports = self._means.ports(self.store)

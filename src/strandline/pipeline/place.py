@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from strandline.connectors.sink import Delivered
+from strandline.errors import SinkStoppedError
 from strandline.pipeline.catalog import VIEW, errors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from strandline.connectors.sink import Delivered, Sink
+    from strandline.connectors.sink import Address, Sink
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
     from strandline.journal.standing import Standing
+    from strandline.model.frontier import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,25 @@ class Target:
     open: Callable[[Delivered], Sink]
     columns: tuple[str, ...] | None = None
     """Of the table that it publishes, as they are declared: it may get more; `None`: all."""
+    key: tuple[str, ...] = ()
+    """What tells its rows apart: the table's key, or what the sink's option says."""
+    every_ms: int = 0
+    """Of one delivery to the next; 0: each transaction is one."""
+    again: bool = False
+    """Whether a delivery that is in doubt may be repeated: at least once instead of exactly."""
+    unable: Callable[[], str] = str
+    """Why it can't be published from this process; empty if it can."""
 
-    def delivered(self, schema: pa.Schema) -> pa.Schema:
-        """The columns that the target gets, of a collection that has these."""
+    def delivered(self, address: Address, schema: pa.Schema) -> Delivered:
+        """What the target gets, of a collection that has these columns."""
         names = schema.names if self.columns is None else self.columns
-        return pa.schema([schema.field(name) for name in names])
+        missing = [name for name in self.key if name not in names]
+        if missing:
+            raise SinkStoppedError(
+                f"its key has {', '.join(missing)}, and {self.source} has {', '.join(names)}: "
+                "change the option key"
+            )
+        return Delivered(address, pa.schema([schema.field(name) for name in names]), self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +70,10 @@ class Place:
     """What a view's query raised for; tables have none."""
     lineage: str
     hold: str
+    since: Time = 0
+    """The first transaction that finds it so: what the shard held before is not its content."""
+    held: Time | None = None
+    """From when on history is held for the sink; `None`: it was never begun with."""
 
 
 def placed(store: Store, standing: Standing, target: Target) -> Place | None:
@@ -62,12 +83,26 @@ def placed(store: Store, standing: Standing, target: Target) -> Place | None:
         return None
     shard = store.shard(bound.shard)
     wrong = standing.bindings.get(errors_of(target.source)) if bound.role == VIEW else None
+    hold = hold_of(standing.pipeline, target.name)
+    held = shard.machine.state.holds.get(hold)
     return Place(
         shard,
         None if wrong is None else store.shard(wrong.shard),
-        lineage_of(f"{shard.id}@{bound.since}", target.identity),
-        hold_of(standing.pipeline, target.name),
+        lineage_of(history_word(shard.id, bound.since, target.columns), target.identity),
+        hold,
+        bound.since,
+        None if held is None else held.since,
     )
+
+
+def history_word(shard: str, since: Time, columns: Sequence[str] | None) -> str:
+    """A shard since it is meant, with those columns of a table that are declared.
+
+    A table that declares another column publishes it of rows, too, that were delivered without it:
+    it begins anew.
+    """
+    declared = "" if columns is None else f"({', '.join(columns)})"
+    return f"{shard}@{since}{declared}"
 
 
 def hold_of(pipeline: str, sink: str) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from strandline.connectors.position import Range
 from strandline.connectors.source import Holding, Initiating, Limits
-from strandline.errors import ConflictError, SourceError, SourceGoneError, UsageError
+from strandline.errors import SourceError, SourceGoneError, UsageError
 from strandline.journal.handles import Handles
 from strandline.journal.log import Lost
 from strandline.journal.record import Abort, Begin, Input, Seal
@@ -18,7 +18,7 @@ from strandline.pipeline.compute import Intake, Work
 from strandline.pipeline.evolve import evolved
 from strandline.pipeline.forgetful import is_forgetful, stage_range, unstage
 from strandline.pipeline.meaning import packed_rows
-from strandline.pipeline.offer import Offered, Wait, closing
+from strandline.pipeline.offer import Offered, Wait, closing, handles_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 TRANSACTION = "transaction"
 """What explicit transactions bring in comes from the endpoint of this name and the table's."""
+
+IDLE = "idle for too long"
+"""Why a handle is aborted that its user did not close."""
 
 NO_WRITERS: Mapping[str, Writer] = {}
 """Of whoever computes and never appends."""
@@ -53,13 +56,26 @@ class Planner:
         return self._since_ms is None
 
     def plan(self, standing: Standing) -> float:
-        """Seal what a handle's owner asked for, else what the sources offer, if it is due.
+        """Seal what a handle's owner asked for, or what the sources offer, if it is due.
 
-        Returns for how many ms there is nothing to do.
+        Whose turn it is is on record (`handles_first`). Returns for how many ms there is nothing
+        to do.
         """
+        if handles_first(standing):
+            if self._explicit(standing):
+                return 0
+            return self._automatic(standing) or 0
+        try:
+            rest_ms = self._automatic(standing)
+        except SourceError:
+            # Handles need no source; but that one is in trouble is told all the same.
+            self._explicit(standing)
+            raise
+        return 0 if rest_ms is None or self._explicit(standing) else rest_ms
+
+    def _automatic(self, standing: Standing) -> float | None:
+        """Seal what the sources offer; else for how many ms there is nothing to seal of them."""
         rig = self._rig
-        if self._explicit(standing):
-            return 0
         offers = self._offers(standing)
         now_ms = rig.store.env.clock.monotonic_ms()
         verdict = closing(offers, self._since_ms, now_ms, rig.settings)
@@ -75,7 +91,7 @@ class Planner:
             self._unstage(inputs)
         else:
             self._acknowledge()
-        return 0
+        return None
 
     def work(
         self,
@@ -132,29 +148,33 @@ class Planner:
         return ""
 
     def _explicit(self, standing: Standing) -> bool:
-        """Carry out what the user of one handle said; open ones are left alone.
+        """Carry out what the user of one handle said, who asked first; open ones are left alone.
 
         The standing is older than what the slots say, as it has to be (see `journal.handles`).
         """
         now_ms = self._rig.store.env.patient(self._rig.store.env.consensus.now_ms)
-        for handle in self._handles.all():
+        for handle in sorted(self._handles.all(standing), key=_asked):
             if handle.closed is not None:
                 continue
             if handle.id in standing.closed:
-                self._handles.settle(handle.id, standing.closed[handle.id])
-            elif handle.frozen is not None and self._unknown(handle):
-                self._abort(standing, handle.id, self._unknown(handle))
-                return True
-            elif handle.frozen is not None and handle.frozen.commit:
-                self._seal(standing, self._staged(standing, handle), handle.id)
+                t = standing.closed[handle.id]
+                self._handles.settle(handle.id, t, "" if t is not None else self._why_not(handle))
+            elif handle.frozen is not None and (reason := self._why_not(handle)):
+                self._abort(standing, handle.id, reason)
                 return True
             elif handle.frozen is not None:
-                self._abort(standing, handle.id, "its user aborted it")
+                self._seal(standing, self._staged(standing, handle), handle.id)
                 return True
             elif now_ms - handle.touched_ms > self._rig.settings.handle_ttl_ms:
-                self._expire(standing, handle.id)
+                self._expire(standing, handle)
                 return True
         return False
+
+    def _why_not(self, handle: Handle) -> str:
+        """Why a handle that is frozen is aborted; empty if it is committed."""
+        if handle.frozen is not None and not handle.frozen.commit:
+            return handle.frozen.reason or "its user aborted it"
+        return self._unknown(handle)
 
     def _unknown(self, handle: Handle) -> str:
         """Rows for a table that is not there would be sealed and belong nowhere."""
@@ -162,13 +182,10 @@ class Planner:
         names = sorted(handle.tables().keys() - known)
         return f"there is no table {names[0]}" if names else ""
 
-    def _expire(self, standing: Standing, handle: str) -> None:
+    def _expire(self, standing: Standing, handle: Handle) -> None:
         """Frozen first: its user may have come back this moment, and then nothing happens."""
-        try:
-            self._handles.freeze(handle, commit=False)
-        except ConflictError:
-            return
-        self._abort(standing, handle, "idle for too long")
+        if self._handles.expire(handle, IDLE):
+            self._abort(standing, handle.id, IDLE)
 
     def _abort(self, standing: Standing, handle: str, reason: str) -> None:
         if not isinstance(self._rig.journal.propose(standing, [Abort(handle, reason)]), Lost):
@@ -259,3 +276,9 @@ class Planner:
         t, versions = standing.next_t, dict(rig.computer.versions)
         begin = Begin(t, standing.epoch, standing.program, now_ms, versions, handle)
         return rig.journal.propose(standing, [begin, *inputs, Seal(t)])
+
+
+def _asked(handle: Handle) -> tuple[bool, int, str]:
+    """Who asked first comes first, whatever slot it has; those that nobody closed come last."""
+    frozen = handle.frozen
+    return frozen is None, handle.touched_ms if frozen is None else frozen.at_ms, handle.id

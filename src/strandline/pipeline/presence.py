@@ -9,77 +9,17 @@ it waits until the dead one is silent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from strandline.errors import ConflictError
 from strandline.journal.entries import valid_pipeline
 from strandline.model.ids import valid_name
 from strandline.pipeline.register import Register
-from strandline.pipeline.states import LIVING, State
+from strandline.pipeline.said import BEAT_MS, SILENT_MS, Said, Seen, seen
 
 if TYPE_CHECKING:
     from strandline.shard.env import Env
-
-BEAT_MS = 1_000
-SILENT_MS = 5_000
-"""Five beats: fewer are missed on any machine that is merely busy."""
-SILENT = "silent"
-
-
-class Audit(msgspec.Struct, frozen=True, array_like=True):
-    """What a read-only replica made of the transactions that were committed while it looked on."""
-
-    verified: int = 0
-    """How many it computed and found as they are on record."""
-    differed: int = 0
-    """How many other versions answered otherwise."""
-    skipped: int = 0
-    """How many it did not compute."""
-    told: tuple[str, ...] = ()
-    """The last of those that differed or were skipped, with the reason."""
-    inputs: int = 0
-    """Of how many it compared the inputs alone, because it has another program: not verified."""
-
-
-class Said(msgspec.Struct, frozen=True, array_like=True):
-    """What a replica last said of itself."""
-
-    token: str
-    """Of one process's one replica; whoever uses its name later has another."""
-    host: str
-    pid: int
-    read_only: bool
-    started_ms: int
-    at_ms: int
-    state: str = State.STARTING
-    cause: str = ""
-    committed: int = 0
-    sealed: int | None = None
-    epoch: int = 0
-    program: str = ""
-    transactions: int = 0
-    still_ms: int = 0
-    audit: Audit | None = None
-    """Of a read-only one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A replica as anybody sees it."""
-
-    name: str
-    state: str
-    """What it said, or `silent` if that is too long ago."""
-    silent_ms: int
-    said: Said
-
-    @property
-    def alive(self) -> bool:
-        return self.state in LIVING
 
 
 class Presence:
@@ -148,15 +88,3 @@ class Presence:
 
     def _register(self, name: str) -> Register[Said]:
         return Register(self._env, f"{self._prefix}{name}", "replica", Said)
-
-
-def seen(name: str, said: Said, now_ms: int) -> Seen:
-    """What may be said of a replica now.
-
-    >>> said = Said("r0", "host", 7, False, 0, 1_000, state="running")
-    >>> seen("a", said, 2_000).state, seen("a", said, 9_000).state
-    ('running', 'silent')
-    """
-    silent_ms = max(0, now_ms - said.at_ms)
-    silent = said.state in LIVING and silent_ms > SILENT_MS
-    return Seen(name, SILENT if silent else said.state, silent_ms, said)

@@ -7,16 +7,17 @@
 One publisher per sink among all replicas; the others watch its claim and take it over when it no
 longer moves. An error that may pass is tried again, ever less often, with a new handle on the
 target and its progress read back; one that may not stops the sink, by name, and nothing else.
+A sink that somebody has paused is not claimed by anybody: what it has not taken is held for it.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from enum import StrEnum
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline.connectors.sink import NOTHING_YET, Address, Delivered, Progress
+from strandline.connectors.sink import NOTHING_YET, Address, Progress
 from strandline.errors import (
     FencedError,
     LeaseLostError,
@@ -28,20 +29,25 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.pipeline import delivery as d
+from strandline.pipeline.claim import newer_lineages, older_lineages
 from strandline.pipeline.claims import RENEWALS_PER_LEASE, Claims
-from strandline.pipeline.outgoing import Outgoing
+from strandline.pipeline.outgoing import Outgoing, Wish
 from strandline.pipeline.place import placed
-from strandline.reading.fetch import BUGS
+from strandline.pipeline.requests import Hearing
+from strandline.pipeline.said import SinkStatus
+from strandline.pipeline.stall import sink_judged
+from strandline.pipeline.states import SinkState
 from strandline.store.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from strandline.connectors.sink import Sink
     from strandline.handles.store import Store
     from strandline.journal.log import Journal
     from strandline.model.frontier import Time
     from strandline.model.tasks import Task
+    from strandline.pipeline.delivery import Mark
     from strandline.pipeline.outgoing import Transaction
     from strandline.pipeline.place import Place, Target
     from strandline.pipeline.settings import PipelineSettings
@@ -49,48 +55,35 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TROUBLE = Backoff(first_ms=50, factor=2.0, cap_ms=5_000)
 _POLL_MS = 200
-
-
-class SinkState(StrEnum):
-    """What a publisher says of itself."""
-
-    STARTING = "starting"
-    WAITING = "waiting"
-    """Another replica publishes."""
-    PUBLISHING = "publishing"
-    RETRYING = "retrying"
-    BLOCKED = "blocked"
-    """The view can't be read at its newest times."""
-    STOPPED = "stopped"
-    """It can't go on until somebody has looked; the cause says at what."""
-    ENDED = "ended"
+_RAISES = (SinkState.BLOCKED, SinkState.WAITING)
+_TRIES = 4
+"""After so many in vain another replica may try: it may be this one that can't reach the target."""
 
 
 @dataclass(frozen=True, slots=True)
-class SinkStatus:
-    """How a sink is, as this replica sees it."""
+class _Passed:
+    """How far a publisher is: everything up to t is delivered, or has no changes."""
 
-    name: str
-    state: SinkState
-    reached: Time
-    """Every transaction up to here is delivered, or has no changes; -1 before the first."""
-    delivered: int
-    """How many transactions this replica has delivered."""
-    retries: int
-    """How often in a row it was tried in vain."""
-    still_ms: int
-    """For how long there is something to deliver and nothing was."""
-    cause: str
-    """Why it is retrying, blocked or stopped; empty while all is well."""
+    lineage: str
+    t: Time
 
 
 class Publisher:
     """One sink's publisher in one replica. `start` it, `stop` it; it never raises."""
 
     def __init__(
-        self, store: Store, journal: Journal, target: Target, settings: PipelineSettings, name: str
+        self,
+        store: Store,
+        journal: Journal,
+        target: Target,
+        settings: PipelineSettings,
+        name: str,
+        program: str | None = None,
     ) -> None:
+        """`program` is the hash of the one that the sink is of; it publishes under no other."""
         self.target = target
+        self._program = program
+        self._epoch = 0
         self._store = store
         self._env = store.env
         self._journal = journal
@@ -101,19 +94,30 @@ class Publisher:
             name=name,
             lease_ms=settings.claim_lease_ms,
         )
+        self._asked = Hearing(store.env, journal.pipeline, target.name)
+        self._stopped_after = self._tried_after = 0
+        """How often it had been resumed before the attempt that stopped it, and before this one."""
+        self._settings = settings
         self._poll_ms = min(_POLL_MS, settings.claim_lease_ms // RENEWALS_PER_LEASE)
         self._stop = store.env.tasks.event()
         self._holding = False
+        self._term = -1
+        """Of the claim that was taken last."""
         self._place: Place | None = None
         self._sink: Sink | None = None
         self._outgoing: Outgoing | None = None
         self._progress = NOTHING_YET
+        self._passed: _Passed | None = None
+        self._recorded: _Passed | None = None
+        """What was passed, as it is on record."""
         self._state = SinkState.STARTING
         self._cause = ""
-        self._reached = NOTHING_YET
+        self._reached = self._raises = NOTHING_YET
         self._delivered = 0
         self._retries = 0
-        self._moved_ms = store.env.clock.monotonic_ms()
+        self._moved_ms = self._freed_ms = store.env.clock.monotonic_ms()
+        self._doing: tuple[str, int] | None = None
+        """What it is at, and since when."""
         self._tasks: tuple[Task, ...] = ()
 
     def start(self) -> None:
@@ -134,22 +138,36 @@ class Publisher:
 
     def status(self) -> SinkStatus:
         now_ms = self._env.clock.monotonic_ms()
+        doing, since_ms = self._doing or ("", now_ms)
+        state, cause = sink_judged(
+            self._state, self._cause, doing, now_ms - since_ms, self._settings
+        )
         return SinkStatus(
             self.target.name,
-            self._state,
+            state,
             self._reached,
             self._delivered,
             self._retries,
             now_ms - self._moved_ms if self._behind() else 0,
-            self._cause,
+            cause,
+            "" if self._place is None else self._place.lineage,
+            self._claims.me.owner if self._holding else "",
+            self._since(),
+            self._is_replaced(),
+            self._stopped_after if self._state is SinkState.STOPPED else self._asked.resumes,
+            self._begins(),
+            self._raises if self._state in _RAISES else NOTHING_YET,
         )
 
     def _run(self) -> None:
-        while not self._stop.is_set() and self._state is not SinkState.STOPPED:
-            rest_ms = self._guarded(self._turn)
-            if rest_ms > 0:
-                self._stop.wait(int(rest_ms) + 1)
-        self._let_go()
+        try:
+            while not self._stop.is_set():
+                stopped = self._state is SinkState.STOPPED
+                rest_ms = self._stand() if stopped else self._guarded(self._turn)
+                if rest_ms > 0:
+                    self._stop.wait(int(rest_ms) + 1)
+        finally:
+            self._let_go()
         if self._state is not SinkState.STOPPED:
             self._state = SinkState.ENDED
 
@@ -161,7 +179,7 @@ class Publisher:
             return self._stopped(error)
         except (StoreError, FencedError, LeaseLostError, NotFoundError, SinceError) as error:
             return self._trouble(error)
-        except (StrandlineError, *BUGS) as error:
+        except Exception as error:  # noqa: BLE001 - what a client raises unforeseen must not hold the claim
             self._end(f"{type(error).__name__}: {error}")
             _log.exception("sink %s stopped", self.target.name)
         return 0
@@ -176,47 +194,143 @@ class Publisher:
         return 0
 
     def _end(self, why: str) -> None:
+        # Not what was heard since: what was mended meanwhile came too late for this attempt.
+        self._stopped_after = self._tried_after
         self._state, self._cause = SinkState.STOPPED, f"sink {self.target.name}: {why}"
+        self._let_go()
+
+    def _stand(self) -> float:
+        """While it has stopped, see how far others bring it; go on when somebody says so, or when
+        it is another history that is to be published."""
+        with suppress(StrandlineError):
+            if self._is_paused() or self._is_replaced():
+                return self._poll_ms
+            before, place = self._place, self._found()
+            if place is None:
+                return self._poll_ms
+            self._look(place)
+            other = before is not None and before.lineage != place.lineage
+            if other or self._asked.resumes > self._stopped_after:
+                self._state, self._cause, self._retries = SinkState.STARTING, "", 0
+                return 0
+        return self._poll_ms
 
     def _trouble(self, error: Exception) -> float:
         """Nothing is assumed from here on: a new handle, after another look at the claim."""
         self._retries += 1
         self._state, self._cause = SinkState.RETRYING, f"{type(error).__name__}: {error}"
-        self._close()
+        self._close() if self._retries % _TRIES else self._let_go()
+        self._asked.paused = None
         return _TROUBLE.delay(self._retries - 1, self._env.random.uniform)
 
     def _turn(self) -> float:
         """One step; returns for how many ms there is nothing to do."""
+        if self._is_paused():
+            return self._poll_ms
+        if self._is_replaced():
+            if self._holding:
+                self._let_go()
+            return self._poll_ms
         if self._outgoing is None:
-            place = placed(self._store, self._journal.standing, self.target)
-            if place is None or not self._claim(place):
+            self._tried_after = self._asked.resumes
+            place = self._found()
+            if place is None:
                 return self._poll_ms
-            self._open(place)
+            # Before anything that may fail: how far it is does not depend on the target.
+            self._look(place)
+            if self._is_unable() or not self._claim():
+                return self._poll_ms
+            with self._at_work("opening its target"):
+                self._open(place)
         return self._deliver_next()
 
-    def _claim(self, place: Place) -> bool:
+    @contextmanager
+    def _at_work(self, what: str) -> Iterator[None]:
+        """What it is at, for whoever asks while it does not come back."""
+        self._doing = what, self._env.clock.monotonic_ms()
+        try:
+            yield
+        finally:
+            self._doing = None
+
+    def _found(self) -> Place | None:
+        return placed(self._store, self._journal.standing, self.target)
+
+    def _is_replaced(self) -> bool:
+        """Whether another program runs by now, or not yet this one: its sinks are not ours."""
+        known = self._journal.standing.program
+        return self._program is not None and known != self._program
+
+    def _is_unable(self) -> bool:
+        """Whether it is for others to publish: this process lacks what it takes."""
+        why = self.target.unable()
+        if why:
+            self._state, self._cause = SinkState.WAITING, why
+        return bool(why)
+
+    def _claim(self) -> bool:
         claim = self._claims.take()
+        if claim is not None:
+            self._term = claim.term  # Before it is held: a late answer is about an earlier one.
         self._holding = claim is not None
         if claim is None:
             self._state = SinkState.WAITING
-            mark = self._claims.read().marks.get(place.lineage)
-            self._came_to(NOTHING_YET if mark is None else mark.reached)
         return self._holding
+
+    def _look(self, place: Place) -> None:
+        """How far it is, by the record of whoever publishes or did."""
+        mark = self._claims.read().marks.get(place.lineage)
+        reached = NOTHING_YET if mark is None else mark.reached
+        if self._place is None:
+            self._reached = reached  # Before anybody sees that it has looked.
+        self._raises = NOTHING_YET if mark is None else mark.raises
+        self._at(place)
+        self._came_to(reached)
+
+    def _is_paused(self) -> bool:
+        """Let go of the target and of the claim while somebody wants that; then start anew."""
+        paused = self._asked.hear() if self._asked.paused is None else self._asked.paused
+        if paused:
+            if self._state is not SinkState.PAUSED:
+                self._let_go()
+                self._state, self._cause, self._retries = SinkState.PAUSED, "", 0
+            place = self._found()
+            if place is not None:
+                self._look(place)
+        elif self._state is SinkState.PAUSED:
+            self._state = SinkState.STARTING
+        return paused
 
     def _open(self, place: Place) -> None:
         """Initialise, check the claim again, read progress to its end: in this order."""
-        epoch = self._journal.standing.epoch
+        self._epoch = epoch = self._journal.standing.epoch
         address = Address(self._store.id, self._journal.pipeline, self.target.name, place.lineage)
-        self._place = place
-        columns = self.target.delivered(place.shard.schema)
-        self._sink = sink = self.target.open(Delivered(address, columns))
+        target = self.target
+        what = target.delivered(address, place.shard.schema)
+        known = self._claims.read()
+        newest = max((each.epoch for each in known.marks.values()), default=0)
+        if newest > epoch:
+            # Before anything is opened: who is older must not touch what a newer one publishes.
+            raise self._fenced(newest)
+        older, done = older_lineages(known, place.lineage), d.last_done(known.marks, place.lineage)
+        newer = newer_lineages(known, place.lineage)
+        self._sink = sink = target.open(replace(what, older=older, done=done, newer=newer))
         sink.prepare()
-        mark = self._claims.check().marks.get(place.lineage)
-        self._progress = self._start(sink, place, d.started(mark, sink.progress(), epoch))
-        self._outgoing = Outgoing(
-            place.shard, place.errors, self._progress, place.hold, self.target.columns
-        )
-        self._came_to(self._progress)
+        marks = self._claims.check().marks
+        newest = max((each.epoch for each in marks.values()), default=0)
+        mark = marks.get(place.lineage)
+        start = d.started(mark, sink.progress(), epoch, again=target.again, newest=newest)
+        self._progress = self._start(sink, place, start)
+        after = d.onward(mark, self._progress)
+        if mark is not None and after < max(mark.done, self._reached):
+            self._reached = after  # It was set back, whoever found it out.
+        replaces = d.replaces(marks, place.lineage)
+        wish = Wish(target.columns, target.key, target.every_ms, replaces, place.since)
+        self._outgoing = outgoing = Outgoing(place.shard, place.errors, after, place.hold, wish)
+        self._place = replace(place, held=outgoing.held)
+        self._passed = self._recorded = _Passed(place.lineage, after)
+        self._freed_ms = self._env.clock.monotonic_ms()
+        self._came_to(after)
 
     def _start(self, sink: Sink, place: Place, start: d.Start) -> Time:
         match start:
@@ -225,16 +339,17 @@ class Publisher:
                 self._claims.record(place.lineage, lambda mark: d.founded(mark, at))
                 return at.t
             case d.Go(after):
-                epoch = self._journal.standing.epoch
-                self._claims.record(
-                    place.lineage, lambda mark: mark or d.founded(None, Progress(after, epoch))
-                )
+                at = Progress(after, self._epoch)
+                self._claims.record(place.lineage, lambda mark: d.confirmed(mark, at))
                 return after
             case d.Stop(reason):
                 raise SinkStoppedError(reason)
             case d.Fence(epoch):
-                self._let_go()
-                raise SinkFencedError(f"e{epoch} publishes: this replica is older")
+                raise self._fenced(epoch)
+
+    def _fenced(self, epoch: int) -> SinkFencedError:
+        self._let_go()
+        return SinkFencedError(f"e{epoch} publishes: this replica is older")
 
     def _deliver_next(self) -> float:
         outgoing = self._outgoing
@@ -243,18 +358,27 @@ class Publisher:
         if not self._holding:
             self._close()
             return self._poll_ms
-        found = outgoing.next(self._poll_ms)
+        with self._at_work("reading what comes next"):
+            found = outgoing.next(self._poll_ms)
         if found is None:
-            self._came_to(outgoing.reached)
-            self._went_well()
+            self._pass(outgoing.reached)
+            self._free(outgoing)
+            if self._state is not SinkState.RETRYING or not self._behind():
+                # What it was tried in vain with may not have been listed again yet.
+                self._went_well()
+            self._raises = outgoing.seen if outgoing.raising else NOTHING_YET
             if outgoing.raising:
                 self._state, self._cause = SinkState.BLOCKED, outgoing.raising
             return 1
-        verdict = d.verdict(found.t, found.before, self._progress)
+        passed = self._progress if self._passed is None else self._passed.t
+        verdict = d.verdict(found.t, found.before, passed)
         if verdict is d.Verdict.EARLY:
             self._close()
         elif verdict is d.Verdict.DUE:
-            self._deliver(outgoing, found)
+            with self._at_work(f"delivering t={found.t}"):
+                self._deliver(outgoing, found)
+        else:
+            found.drop()
         return 0
 
     def _deliver(self, outgoing: Outgoing, found: Transaction) -> None:
@@ -262,18 +386,43 @@ class Publisher:
         sink, place, t = self._sink, self._place, found.t
         if sink is None or place is None:
             return
-        epoch = self._journal.standing.epoch
+        epoch = self._epoch
         self._claims.record(place.lineage, lambda mark: d.intended(mark, t, epoch, self._progress))
         sink.deliver(t, epoch, found.batches())
         self._claims.record(place.lineage, lambda mark: d.done(mark, t))
         self._progress = t
         outgoing.delivered(t)
+        self._freed_ms = self._env.clock.monotonic_ms()
         self._delivered += 1
-        self._came_to(t)
+        self._pass(t)
         self._went_well()
+
+    def _free(self, outgoing: Outgoing) -> None:
+        """Hold no longer what has no changes for the sink, as far as that is on record."""
+        recorded, place = self._recorded, self._place
+        if recorded is None or place is None or recorded.lineage != place.lineage:
+            return
+        now_ms = self._env.clock.monotonic_ms()
+        t = min(recorded.t, outgoing.reached)
+        if d.frees(outgoing.held, t, now_ms - self._freed_ms, self._settings.sink_held_max):
+            outgoing.delivered(t)
+            self._freed_ms = now_ms
+
+    def _pass(self, t: Time) -> None:
+        """Everything up to t is delivered, or has no changes."""
+        if self._place is not None:
+            self._passed = _Passed(self._place.lineage, t)
+        self._came_to(t)
 
     def _went_well(self) -> None:
         self._state, self._cause, self._retries = SinkState.PUBLISHING, "", 0
+        self._tried_after = self._asked.resumes
+
+    def _at(self, place: Place) -> None:
+        """What another lineage came to is nothing to this one."""
+        if self._place is not None and self._place.lineage != place.lineage:
+            self._reached = NOTHING_YET
+        self._place = place
 
     def _came_to(self, t: Time) -> None:
         if t > self._reached or not self._behind():
@@ -282,34 +431,65 @@ class Publisher:
 
     def _behind(self) -> bool:
         last = self._journal.standing.committed.last()
-        return last is not None and self._reached < last
+        return last is not None and max(self._reached, self._since() - 1) < last
+
+    def _since(self) -> Time:
+        """From when on its collection is; the next transaction, if it is not there yet."""
+        standing = self._journal.standing
+        bound = standing.bindings.get(self.target.source)
+        return standing.next_t if bound is None else bound.since
+
+    def _begins(self) -> Time:
+        place, next_t = self._place, self._journal.standing.next_t
+        held = 0 if place is None else place.held
+        return next_t if held is None else held
 
     def _close(self) -> None:
+        self._passed = None
         outgoing, self._outgoing = self._outgoing, None
         sink, self._sink = self._sink, None
-        if outgoing is not None:
-            outgoing.close()
-        if sink is not None:
-            sink.close()
+        for each in (outgoing, sink):
+            if each is None:
+                continue
+            try:
+                each.close()
+            except Exception:  # noqa: BLE001 - it is of no use any more, whatever it says
+                _log.exception("sink %s: what it had open could not be closed", self.target.name)
 
     def _let_go(self) -> None:
         self._close()
         self._holding = False
         try:
             self._claims.release()
-        except StoreError:
+        except StrandlineError:
             return  # It runs out by itself.
 
     def _keep(self) -> None:
-        """Renew the claim while it is held, however long a delivery takes."""
+        """Renew the claim while it is held, however long a delivery takes; hear what is asked."""
         tick_ms = self._claims.me.lease_ms // RENEWALS_PER_LEASE
         while not self._stop.wait(tick_ms):
-            place = self._place
-            if not self._holding or place is None:
-                continue
+            place, term = self._place, self._term
             try:
-                self._claims.record(place.lineage, lambda mark: d.reached(mark, self._reached))
+                self._asked.hear()
+                if not self._holding or place is None:
+                    continue
+                self._renew(place.lineage)
             except SinkFencedError:
-                self._holding = False
+                # Unless it was let go of and taken again while the answer was on its way.
+                if term == self._term:
+                    self._holding = False
             except StrandlineError:
                 continue  # The publisher meets it as well, and says so.
+
+    def _renew(self, lineage: str) -> None:
+        """What was passed goes on record with it: that costs no write of its own."""
+
+        def reached(mark: Mark | None) -> Mark | None:
+            # As it is when the record is read: who opens the target again may find it set back.
+            passed = self._passed
+            if passed is None or passed.lineage != lineage:
+                return mark
+            return d.raised(d.reached(mark, passed.t), self._raises)
+
+        mark = self._claims.record(lineage, reached)
+        self._recorded = None if mark is None else _Passed(lineage, mark.reached)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.pipeline.publish import Publisher, SinkState, SinkStatus
+from strandline.connectors.sink import NOTHING_YET
+from strandline.pipeline.publish import Publisher
+from strandline.pipeline.states import SinkState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.model.frontier import Frontier
     from strandline.pipeline.rig import Rig
+    from strandline.pipeline.said import SinkStatus
+
+_STANDS = (SinkState.STOPPED, SinkState.PAUSED)
 
 
 class Publishing:
@@ -18,7 +23,8 @@ class Publishing:
 
     def __init__(self, rig: Rig, name: str = "") -> None:
         self._publishers = [
-            Publisher(rig.store, rig.journal, target, rig.settings, name) for target in rig.sinks
+            Publisher(rig.store, rig.journal, target, rig.settings, name, rig.program.hash)
+            for target in rig.sinks
         ]
 
     def start(self) -> None:
@@ -36,16 +42,52 @@ class Publishing:
         return [each.status() for each in self._publishers]
 
     def settled(self, committed: Frontier) -> bool:
-        """Whether every sink has all that is committed, or has stopped for good."""
+        """Whether every sink has all that is committed, or will not get it: it has stopped for
+        good, somebody has paused it, or its view can't be read, and what may heal that is yet to be
+        committed."""
         last = committed.last()
         return last is None or all(
-            each.reached >= last or each.state is SinkState.STOPPED for each in self.status()
+            max(each.has, each.raises) >= last or each.state in _STANDS for each in self.status()
+        )
+
+    def blocked(self) -> str:
+        """Which sinks wait for their views to be read again; empty if none does."""
+        return "; ".join(
+            f"sink {each.name} is blocked: {each.cause or 'its view raises'}"
+            for each in self.status()
+            if each.raises > NOTHING_YET
         )
 
     def behind(self, committed: Frontier) -> tuple[int, str]:
-        """How many transactions the last of the sinks is behind, and which one that is."""
-        last = committed.last()
-        if last is None or not self._publishers:
-            return 0, ""
-        slowest = min(self.status(), key=lambda each: each.reached)
-        return last - slowest.reached, slowest.name
+        """How many transactions the last of the sinks is behind, and which one that is.
+
+        One that stands counts like any other: its history is held, and nothing grows for ever. One
+        whose view can't be read does not: what heals the view may be the next transaction. One that
+        was never begun with is not behind: it holds nothing. Of one that has not looked yet nobody
+        knows (`unsure`).
+        """
+        counted = [each for each in self._counted() if each.lineage]
+        return _slowest(counted, committed)
+
+    def unsure(self, committed: Frontier) -> tuple[int, str]:
+        """The same of those that have not looked at their record yet: they may be so far behind."""
+        return _slowest([each for each in self._counted() if not each.lineage], committed)
+
+    def _counted(self) -> list[SinkStatus]:
+        """Not those of a program that does not run: they neither look nor publish; nor those whose
+        view raises, whoever publishes them."""
+        return [
+            each
+            for each in self.status()
+            if not each.replaced
+            if each.state is not SinkState.BLOCKED and each.raises == NOTHING_YET
+        ]
+
+
+def _slowest(sinks: Sequence[SinkStatus], committed: Frontier) -> tuple[int, str]:
+    last = committed.last()
+    if last is None or not sinks:
+        return 0, ""
+    slowest = min(sinks, key=lambda each: each.freed)
+    stands = f", which is {slowest.state}," if slowest.state in _STANDS else ""
+    return max(0, last - slowest.freed), f"{slowest.name}{stands}"

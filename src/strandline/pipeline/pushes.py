@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.connectors.push import Push, Verdict
-from strandline.errors import ConflictError, MaybeAppliedError, NotAppliedError
+from strandline.errors import ConflictError, MaybeAppliedError, NotAppliedError, UsageError
+from strandline.journal.standing import ANONYMOUS
+from strandline.model.ids import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +42,7 @@ class PushDesk:
         self._env = env
         self._source = source
         self._turn = env.tasks.condition()
-        self._anonymous = f"anonymous.{env.random.token()}"
+        self._anonymous = f"{ANONYMOUS}{env.random.token()}"
         self._count = 0
         self._done: dict[str, int] = {}
         self._closed = False
@@ -58,10 +60,14 @@ class PushDesk:
 
         `ConflictError`: pushes between the last one and this are missing. `NotAppliedError`: there
         is no room, or no replica, so try again. `MaybeAppliedError`: not sealed in time; the same
-        push again is harmless, if it names its producer.
+        push again is harmless, if it names its producer. `UsageError`: there are no rows.
         """
         with self._turn:
             push = self._named(tuple(values), producer, sequence)
+            if not push.values:
+                # Nothing would be sealed, so nobody else would know that its number is used.
+                which = "the push" if producer is None else f"push {sequence} of {producer}"
+                raise UsageError(f"{which} has no rows, and uses no number: push some")
             name, number = push.producer or "", push.sequence or 0
             verdict = self._offer(push, sealed)
             if verdict is Verdict.DUPLICATE:
@@ -97,6 +103,11 @@ class PushDesk:
     def _named(
         self, values: tuple[bytes | None, ...], producer: str | None, sequence: int | None
     ) -> Push:
+        if producer is not None and producer.startswith(ANONYMOUS):
+            raise UsageError(
+                f"producer {printable(producer)} is refused: names that begin with {ANONYMOUS} are "
+                "given to pushes without one, and are forgotten; use another"
+            )
         if producer is not None or sequence is not None:
             return Push(values, producer, sequence)
         return Push(values, self._anonymous, self._count)

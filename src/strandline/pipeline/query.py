@@ -64,7 +64,8 @@ class Library:
         if standing.program == self.program.hash:
             return self.program
         record = standing.programs[standing.program]
-        return parse(program_text(self.store.env, self.journal.pipeline, record))
+        text = program_text(self.store.env, self.journal.pipeline, record)
+        return parse(text, recorded=True)
 
     def _time(
         self, standing: Standing, line: JournalTimeline, as_of: Time | datetime | None

@@ -4,6 +4,7 @@ seen.
     rows       staged here, in chunks; a row that does not fit refuses the whole
     files      the same, or by the engine's tasks if they are large
     DataFrame  of Spark: staged by its tasks, never collected here
+    a source   all that it has now, see `drawing`; a shard by the engine's tasks if it has some
 
 What is staged belongs to an explicit handle. A crash before its commit leaves the table as it was;
 after it, any replica finishes.
@@ -21,7 +22,8 @@ from strandline.connectors.source import Limits
 from strandline.errors import StoreError, UsageError
 from strandline.journal.staging import stage
 from strandline.model.ids import printable
-from strandline.pipeline.bringing import Bringing, chunks_of, no_rows, options_for, split_rows
+from strandline.pipeline.bringing import Bringing, brought, chunks_of, no_rows, options_for
+from strandline.pipeline.drawing import drawn, held
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.rows import refuse_unknown, table_of
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.connectors.source import ResolveSecret, Split
+    from strandline.connectors.source import Ports, Split
     from strandline.handles.store import Store
     from strandline.journal.record import StagedRef
     from strandline.pipeline.engine import PipelineEngine
@@ -38,13 +40,15 @@ if TYPE_CHECKING:
     from strandline.shard.env import Env
     from strandline.views.declared import Table
 
-Source: TypeAlias = "Rows | str | Path | Mapping[str, str] | Any"
-"""Rows, a DataFrame of Spark, a path, or a path with options."""
+Source: TypeAlias = "Rows | str | Path | Mapping[str, str] | tuple[str, Mapping[str, str]] | Any"
+"""Rows, a DataFrame of Spark, a path, a path with options, or a connector with options."""
 Told: TypeAlias = "Callable[[int, int | None, str], None]"
 """Is told how many rows are staged, of how many if that is known, and what happens now."""
 
 HERE_MAX = 64 * 1024 * 1024
-"""Files of more bytes are read by the engine's tasks."""
+"""What has more bytes is read by the engine's tasks."""
+_SOURCE = 2
+"""Of a connector and its options."""
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".avro": "avro"}
 
 
@@ -55,7 +59,7 @@ class Stager:
     store: Store
     pipeline: str
     engine: Callable[[], PipelineEngine]
-    resolve: ResolveSecret
+    ports: Ports
     told: Told = lambda _done, _total, _what: None
 
     def staged(self, table: Table, source: Source) -> list[StagedRef]:
@@ -67,6 +71,8 @@ class Stager:
             found = self._files(table, {"path": str(source)})
         elif isinstance(source, dict):
             found = self._files(table, source)
+        elif isinstance(source, tuple) and len(source) == _SOURCE and isinstance(source[0], str):
+            found = self._source(table, *source)
         else:
             rows = table_of(source, table)
             found = self._here(chunks_of([rows], table, 0), rows.num_rows)
@@ -77,33 +83,37 @@ class Stager:
         splits = tuple(_splits(options))
         how = options_for(table.options, options)
         bringing = Bringing(self.pipeline, table, splits, how)
-        if bringing.size > HERE_MAX:
+        return self._pieces(bringing)
+
+    def _source(self, table: Table, connector: str, given: Mapping[str, str]) -> list[StagedRef]:
+        if connector == "files":
+            return self._files(table, given)
+        bringing = drawn(self.store, self.pipeline, table, (connector, given), self.ports)
+        if not bringing.shard:
+            return self._pieces(bringing)
+        if self.engine().stage is not None:
             return self._by_engine(bringing)
+        rows = held(self.store, bringing)
+        return self._here(chunks_of([rows], table, 0), rows.num_rows)
+
+    def _pieces(self, bringing: Bringing) -> list[StagedRef]:
+        if bringing.size > HERE_MAX and self.engine().stage is not None:
+            return self._by_engine(bringing)
+        table, how, resolve = bringing.table, bringing.options, self.ports.resolve
         chunks = (
             chunk
-            for number, split in enumerate(splits)
-            for chunk in chunks_of(split_rows(split, table, how, self.resolve), table, number)
+            for number, split in enumerate(bringing.splits)
+            for chunk in brought(split, table, how, resolve, number)
         )
         return self._here(chunks, None)
 
     def _by_engine(self, bringing: Bringing) -> list[StagedRef]:
         stage_by = self.engine().stage
-        if stage_by is None and bringing.frame is not None:
+        if stage_by is None:
             raise UsageError(
                 f"rows for {bringing.table.name} are a DataFrame of Spark, and this pipeline's "
                 "engine is another one: give an Arrow table"
             )
-        if stage_by is None:
-            chunks = (
-                chunk
-                for at, each in enumerate(bringing.splits)
-                for chunk in chunks_of(
-                    split_rows(each, bringing.table, bringing.options, self.resolve),
-                    bringing.table,
-                    at,
-                )
-            )
-            return self._here(chunks, None)
         self.told(0, None, "staged by tasks")
         refs = stage_by(bringing)
         self.told(sum(ref.rows for ref in refs), None, "staged")

@@ -34,7 +34,7 @@ from strandline.pipeline.finish import Finishing
 from strandline.pipeline.forgetful import unstage
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.promotion import endpoints, openable
-from strandline.pipeline.retain import cut, keep, release
+from strandline.pipeline.retain import cut, keep, release, say
 from strandline.pipeline.rig import under
 from strandline.pipeline.upstream import release_removed
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Time
     from strandline.pipeline.catalog import Collection
-    from strandline.pipeline.presence import Audit
     from strandline.pipeline.rig import Rig
+    from strandline.pipeline.said import Audit
 
 
 class Replica:
@@ -58,6 +58,17 @@ class Replica:
         self._planner = Planner(rig)
         self._finishing = Finishing(rig, self._planner)
         self._me = n.Me(rig.program.hash, versions=rig.computer.versions)
+        self._said = False
+        """Whether what this process was told about retention is on record."""
+        self._kept: int | None = None
+        self._due_since: int | None = None
+        """The record after which any checkpoint will do, whoever's; `None` if it is the last one
+        that the next step finds."""
+        self._doing = ""
+
+    def look(self) -> None:
+        """See what others have put on record, without doing anything."""
+        self._journal.refresh()
 
     @property
     def standing(self) -> Standing:
@@ -79,9 +90,22 @@ class Replica:
         """It writes, and verifies nothing beside that."""
         return None
 
+    @property
+    def doing(self) -> str:
+        """What its step is at."""
+        return self._doing or self._finishing.doing
+
     def want(self, what: n.Want) -> None:
-        """Ask for a checkpoint or a promotion; it comes when it may."""
+        """Ask for a checkpoint or a promotion; it comes when it may. A checkpoint of another that
+        comes after this will do: who is slower than a busy one would never get its own."""
         self._me = replace(self._me, want=what)
+        self._due_since = None
+
+    def due(self) -> None:
+        """A checkpoint is due by what it has seen so far: the next one will do, whoever's."""
+        if not self.wants():
+            self.want(n.Want.CHECKPOINT)
+            self._due_since = self.standing.lsn
 
     def wants(self) -> bool:
         """Whether what was asked for is still to come."""
@@ -93,19 +117,31 @@ class Replica:
 
     def step(self) -> float:
         """Carry out one decision; returns for how many ms there is nothing to do."""
+        self._doing = "reading the journal"
         standing = self._journal.refresh()
+        if self._me.want is n.Want.CHECKPOINT and self._is_answered(standing):
+            # And no more: whoever stops after it begins nothing.
+            self.want(n.Want.NOTHING)
+            return 0
         step = n.next_step(standing, self._me)
         match step:
             case n.Found() | n.Promote():
+                self._doing = "promoting its program"
                 self._promote(standing)
+            case n.Compute() | n.Plan() | n.TakeCheckpoint() if self._must_say(standing):
+                # And no more: what was decided is of an older standing then.
+                self._said = say(self._journal, standing, self._rig.settings.retain)
             case n.Compute():
                 self._join(standing)
+                self._doing = ""
                 self._finishing.finish(standing, step.sealed)
             case n.Plan():
                 self._join(standing)
+                self._doing = f"asking the sources for transaction {standing.next_t}"
                 return self._planner.plan(standing)
             case n.TakeCheckpoint():
                 self._join(standing)
+                self._doing = "taking a checkpoint"
                 self._checkpoint(standing)
             case _:
                 _stop(self._journal.pipeline, step, self._me.versions)
@@ -113,6 +149,14 @@ class Replica:
 
     def close(self) -> None:
         self._finishing.close()
+
+    def _is_answered(self, standing: Standing) -> bool:
+        """Whether a checkpoint came since one was wanted. One that came before somebody asked is
+        none, though this replica may not have seen it then: so it counts from the next look on."""
+        if self._due_since is None:
+            self._due_since = standing.lsn
+        kept = standing.checkpoints
+        return bool(kept) and kept[-1].lsn > self._due_since
 
     def _promote(self, standing: Standing) -> None:
         """Program, names and epoch in one entry: who comes second finds them, and joins."""
@@ -131,11 +175,20 @@ class Replica:
             unstage(env, [ref for each in records for ref in refs_of(each)])
         else:
             # It joins its own epoch like everybody else: only then are all shards there for sure.
-            self._me = replace(self._me, want=n.Want.NOTHING, epoch=None)
+            want = n.Want.NOTHING if self._me.want is n.Want.PROMOTE else self._me.want
+            self._me = replace(self._me, want=want, epoch=None)
+
+    def _must_say(self, standing: Standing) -> bool:
+        """Whether what this process was told about retention is not on record there."""
+        told = self._rig.settings.retain
+        self._said = self._said or told is None or told == standing.retain
+        return not self._said
 
     def _join(self, standing: Standing) -> None:
-        """Once per epoch: make sure that all shards are there, and fenced for it."""
+        """Once per epoch: make sure that all shards are there, and fenced for it. What was said
+        about retention since then, by anybody, is told to them, too."""
         if self._me.epoch is None:
+            self._doing = "opening its shards"
             with under(self._rig, standing) as rig:
                 for each in rig.collections:
                     self._open(each, standing)
@@ -143,6 +196,9 @@ class Replica:
                 keep(rig, standing)
                 release_removed(rig, standing)
             self._me = replace(self._me, epoch=standing.epoch)
+        elif standing.retain != self._kept:
+            keep(self._rig, standing)
+        self._kept = standing.retain
 
     def _open(self, collection: Collection, standing: Standing) -> None:
         """A table may have got more columns since we looked."""
@@ -157,21 +213,30 @@ class Replica:
                 return
 
     def _checkpoint(self, standing: Standing) -> None:
-        """Publish one, let sources forget what is before it, and cut what nobody needs."""
+        """Publish one, let sources forget what is before it, and cut what nobody needs. Another's
+        will do that says the same, and who took it may have died before it did the rest."""
         rig = self._rig
         checkpoints = Checkpoints(self._journal)
-        facts = Facts(rig.settings.fingerprint(), *self._content(standing))
-        settled = Handles(rig.store.env, self._journal.pipeline).settled(standing)
-        after = checkpoints.publish(standing, facts, forget=settled)
+        after = standing if checkpoints.stands(standing) else self._published(standing)
         if isinstance(after, Lost):
             return
-        self.want(n.Want.NOTHING)
+        # It stays wanted until all of the rest is done: after trouble the next step finds that it
+        # stands, and does the rest again. So this one is not yet the answer.
+        self._due_since = None
         for endpoint, source in rig.sources.items():
             source.acknowledge(after.acknowledged.get(endpoint, {}))
         keep(rig, after)
         release(rig, after)
         release_removed(rig, after)
         cut(rig, checkpoints, after)
+        self.want(n.Want.NOTHING)
+
+    def _published(self, standing: Standing) -> Standing | Lost:
+        settings = self._rig.settings
+        facts = Facts(settings.fingerprint(), *self._content(standing))
+        handles = Handles(self._rig.store.env, self._journal.pipeline)
+        settled = handles.settled(standing, settings.handle_ttl_ms)
+        return Checkpoints(self._journal).publish(standing, facts, forget=settled)
 
     def _content(self, standing: Standing) -> tuple[dict[str, Time], bytes]:
         """How far each shard has rows, and what all of them hold together."""

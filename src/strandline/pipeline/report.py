@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from strandline.connectors.push import PushSource
+from strandline.connectors.registry import sink_identity
 from strandline.connectors.source import Limits
-from strandline.errors import NotFoundError, SourceError
+from strandline.errors import NotFoundError, NotInstalledError, SourceError
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
 from strandline.journal.record import Amend, Begin, Commit
+from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.pipeline import agree
-from strandline.pipeline.presence import SILENT, Presence
+from strandline.pipeline.claims import claim_of
+from strandline.pipeline.place import history_word, lineage_of
+from strandline.pipeline.presence import Presence
 from strandline.pipeline.requests import Requests
+from strandline.pipeline.said import SILENT
+from strandline.pipeline.sink_status import SinkSight, fate_of, report_of, trouble_of
 from strandline.pipeline.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from strandline.connectors.source import Source
     from strandline.journal.handles import Handle
@@ -25,8 +32,13 @@ if TYPE_CHECKING:
     from strandline.journal.record import Position
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier, Time
-    from strandline.pipeline.presence import Seen
+    from strandline.pipeline.claim import Claim
+    from strandline.pipeline.requests import Asked
+    from strandline.pipeline.said import Seen
+    from strandline.pipeline.sink_status import SinkReport
     from strandline.shard.state import State as ShardState
+    from strandline.views.declared import Sink
+    from strandline.views.program import Program
 
 _BEST_FIRST = (
     State.RUNNING,
@@ -62,18 +74,24 @@ class PipelineStatus:
     state: str
     """Of the best replica: `running` only if one of them said so within the last seconds."""
     cause: str
-    """Why it is not running, if somebody knows."""
+    """Why it is not running, if somebody knows; and which sinks have stopped, also while it is."""
     epoch: int
     program: str
     committed: Frontier
     lag_seconds: float | None
     """Since the last commit; `None` before the first."""
+    still_seconds: float
+    """For how long its best replica has committed nothing although there was work."""
     sealed: Time | None
+    """The oldest time that is buffered: it is sealed, and not committed."""
     paused: bool
     checkpoint: Time | None
     checkpoints: int
     verifiable_from: Time
+    retain: int | None
+    """So many transactions are kept, by the record; `None` is all."""
     endpoints: tuple[EndpointStatus, ...]
+    sinks: tuple[SinkReport, ...]
     replicas: tuple[Seen, ...]
     transactions: tuple[Handle, ...]
     """Explicit ones that are open."""
@@ -98,15 +116,19 @@ class TransactionSummary:
     """If it was an explicit one."""
     amended: dict[str, str]
     """By endpoint whose input was replaced after it was sealed, the reason."""
+    sinks: dict[str, str]
+    """By sink: `delivered`, `no change` or `pending`; without those that are newer than it."""
 
 
 def status_of(
     journal: Journal,
     sources: Mapping[str, Source] | None = None,
     look: Callable[[str], ShardState] | None = None,
+    program: Program | None = None,
 ) -> PipelineStatus:
     """Where a pipeline stands now; with `sources` also how far each of them is ahead. With `look`,
-    which reads the newest state of a shard, what its shards can be read from counts as well."""
+    which reads the newest state of a shard, what its shards can be read from counts as well, and
+    of the sinks of the `program` it is told how far each of them is behind."""
     env = journal.env
     standing = journal.refresh()
     if not standing.epoch:
@@ -114,25 +136,32 @@ def status_of(
     now_ms = env.patient(env.consensus.now_ms)
     replicas = tuple(Presence(env, journal.pipeline).all())
     state, cause = overall(replicas)
+    best = _best(replicas)
+    asked = Requests(env, journal.pipeline).read()
+    sights = sink_sights(journal, look, program, asked)
+    sinks = tuple(_sink(journal, each, replicas, now_ms) for each in sights)
     kept = standing.checkpoints
     committed = standing.next_t > 0
     return PipelineStatus(
         name=journal.pipeline,
         state=state,
-        cause=cause,
+        cause="; ".join(filter(None, (cause, trouble_of(sinks)))),
         epoch=standing.epoch,
         program=standing.program,
         committed=standing.committed,
         lag_seconds=max(0, now_ms - standing.committed_ms) / 1000 if committed else None,
+        still_seconds=0.0 if best is None or not best.alive else best.said.still_ms / 1000,
         sealed=None if standing.sealed is None else standing.sealed.t,
-        paused=Requests(env, journal.pipeline).read().paused,
+        paused=asked.paused,
         checkpoint=kept[-1].t if kept else None,
         checkpoints=len(kept),
         verifiable_from=max(
             Checkpoints(journal).verifiable_from(),
             0 if look is None else _computable_from(standing, look),
         ),
+        retain=standing.retain,
         endpoints=_endpoints(standing, sources or {}),
+        sinks=sinks,
         replicas=replicas,
         transactions=tuple(
             each
@@ -158,17 +187,77 @@ def _computable_from(standing: Standing, look: Callable[[str], ShardState]) -> T
 
 def overall(replicas: tuple[Seen, ...]) -> tuple[str, str]:
     """The state of a pipeline by those of its replicas, and why it is that."""
-    writing = [each for each in replicas if not each.said.read_only]
-    if not writing:
+    best = _best(replicas)
+    if best is None:
         return State.STOPPED, "no replica was ever started"
-    best = min(writing, key=lambda each: (_BEST_FIRST.index(each.state), -each.said.at_ms))
     if best.state == SILENT:
         said = f"replica {best.name} was {best.said.state} and is silent since "
         return SILENT, f"{said}{best.silent_ms / 1000:.0f} s"
     return best.state, best.said.cause
 
 
-def history_of(journal: Journal, count: int) -> list[TransactionSummary]:
+def _best(replicas: tuple[Seen, ...]) -> Seen | None:
+    writing = [each for each in replicas if not each.said.read_only]
+    return min(
+        writing, key=lambda each: (_BEST_FIRST.index(each.state), -each.said.at_ms), default=None
+    )
+
+
+def sink_sights(
+    journal: Journal,
+    look: Callable[[str], ShardState] | None,
+    program: Program | None,
+    asked: Asked | None = None,
+) -> list[SinkSight]:
+    """What is on record of each sink. Nothing of a target is opened, and no secret is asked for."""
+    standing = journal.standing
+    found = []
+    for each in () if program is None else program.sinks:
+        claim = claim_of(journal.env, journal.pipeline, each.name)
+        bound = standing.bindings.get(each.source)
+        lineage = ""
+        if bound is not None and look is not None:
+            with suppress(NotFoundError):
+                table = None if program is None else program.table(each.source)
+                columns = None if table is None else table.columns.names
+                word = history_word(look(bound.shard).id, bound.since, columns)
+                lineage = _lineage(each, word, claim)
+        found.append(
+            SinkSight(
+                each.name,
+                each.source,
+                each.connector,
+                lineage,
+                claim,
+                asked is not None and each.name in asked.sinks,
+                0 if bound is None else bound.since,
+            )
+        )
+    return found
+
+
+def _lineage(sink: Sink, history: str, claim: Claim) -> str:
+    """The lineage that is published now; where its connector is not installed, the newest."""
+    try:
+        return lineage_of(history, sink_identity(sink.connector, sink.options))
+    except (NotInstalledError, ModuleNotFoundError):
+        return next(reversed(claim.marks), "")
+
+
+def _sink(
+    journal: Journal, sight: SinkSight, replicas: tuple[Seen, ...], now_ms: int
+) -> SinkReport:
+    report = report_of(sight, replicas, journal.standing.committed)
+    if not report.behind:
+        return replace(report, lag_seconds=0.0)
+    first = max(sight.since, 0 if report.reached is None else report.reached + 1)
+    instant = JournalTimeline(journal.env, timeline_name(journal.pipeline)).instant_of(first)
+    return replace(report, lag_seconds=None if instant is None else max(0, now_ms - instant) / 1000)
+
+
+def history_of(
+    journal: Journal, count: int, sinks: Sequence[SinkSight] = ()
+) -> list[TransactionSummary]:
     """The last transactions, the newest first; fewer if the journal does not go back so far."""
     standing = journal.refresh()
     first, reach = journal.first(), 8 * count
@@ -176,8 +265,16 @@ def history_of(journal: Journal, count: int) -> list[TransactionSummary]:
         start = max(first, standing.lsn + 1 - reach)
         found = _summaries(journal, start)
         if len(found) >= count or start == first:
-            return found[::-1][:count]
+            return [_shipped(each, sinks) for each in found[::-1][:count]]
         reach *= 4
+
+
+def _shipped(summary: TransactionSummary, sinks: Sequence[SinkSight]) -> TransactionSummary:
+    fates = {
+        each.name: fate_of(each, summary.t, changed=each.source in summary.changes)
+        for each in sinks
+    }
+    return replace(summary, sinks={name: fate for name, fate in fates.items() if fate})
 
 
 def _summaries(journal: Journal, start: int) -> list[TransactionSummary]:
@@ -207,6 +304,7 @@ def _summary(begun: Begin, amended: dict[str, str], commit: Commit) -> Transacti
         changes=changes,
         handle=begun.handle,
         amended=amended,
+        sinks={},
     )
 
 

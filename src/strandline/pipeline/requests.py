@@ -1,6 +1,7 @@
 """What is asked of the replicas of a pipeline, from any process, through the store.
 
-    pause, resume   of all replicas, also those that start later: a state of the pipeline
+    pause, resume   of all replicas, also those that start later: a state of the pipeline;
+                    or of one sink, by whoever publishes it: one that has stopped goes on, too
     stop            of those that run now, or of one of them
     checkpoint      of whoever takes it first
 
@@ -32,6 +33,10 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     stops: dict[str, int] = {}
     """By replica, how often it was asked to stop."""
     checkpoints: int = 0
+    sinks: tuple[str, ...] = ()
+    """Those that are paused, whatever the pipeline is."""
+    resumes: dict[str, int] = {}
+    """By sink, how often it was resumed: one that has stopped goes on with the next."""
 
     def stops_of(self, replica: str) -> int:
         return self.stops.get(EVERYBODY, 0) + self.stops.get(replica, 0)
@@ -47,11 +52,20 @@ class Requests:
     def read(self) -> Asked:
         return self._register.read() or Asked()
 
-    def pause(self) -> None:
-        self._change(lambda old: msgspec.structs.replace(old, paused=True))
+    def pause(self, sink: str | None = None) -> None:
+        """All replicas, or one sink of theirs."""
+        if sink is None:
+            self._change(lambda old: msgspec.structs.replace(old, paused=True))
+        else:
+            self._change(lambda old: _paused(old, valid_name(sink, "sink")))
 
-    def resume(self) -> None:
-        self._change(lambda old: msgspec.structs.replace(old, paused=False))
+    def resume(self, sink: str | None = None) -> None:
+        """The opposite of `pause`; of a sink that the program no longer has, too. A sink that has
+        stopped goes on."""
+        if sink is None:
+            self._change(lambda old: msgspec.structs.replace(old, paused=False))
+        else:
+            self._change(lambda old: _resumed(old, sink))
 
     def stop(self, replica: str | None = None) -> None:
         name = EVERYBODY if replica is None else valid_name(replica, "replica")
@@ -67,3 +81,33 @@ class Requests:
 
     def _change(self, change: Callable[[Asked], Asked]) -> None:
         self._register.change(lambda old: change(old or Asked()))
+
+
+def _paused(old: Asked, sink: str) -> Asked:
+    return msgspec.structs.replace(old, sinks=tuple(sorted({*old.sinks, sink})))
+
+
+def _resumed(old: Asked, sink: str) -> Asked:
+    return msgspec.structs.replace(
+        old,
+        sinks=tuple(each for each in old.sinks if each != sink),
+        resumes={**old.resumes, sink: old.resumes.get(sink, 0) + 1},
+    )
+
+
+class Hearing:
+    """What is asked of one sink, as its publisher has heard it last."""
+
+    def __init__(self, env: Env, pipeline: str, sink: str) -> None:
+        self._requests = Requests(env, pipeline)
+        self._sink = sink
+        self.paused: bool | None = None
+        """`None` until that was looked up."""
+        self.resumes = 0
+
+    def hear(self) -> bool:
+        """Look it up; whether it is paused."""
+        asked = self._requests.read()
+        self.resumes = asked.resumes.get(self._sink, 0)
+        self.paused = paused = self._sink in asked.sinks
+        return paused

@@ -1,4 +1,6 @@
-"""How far back a pipeline can be read and computed again: one setting, for everything it has.
+"""How far back a pipeline can be read and computed again: one number on record, for everything.
+
+The last RETAIN in the journal counts, whoever wrote it, and every replica follows it.
 
 shards     `retain` transactions, or all; and a hold on the last commit, which the next
            transaction reads: it is moved at checkpoints, since an idle shard costs nothing, and
@@ -12,20 +14,37 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from strandline.errors import ConflictError, FencedError, NotFoundError
-from strandline.journal.record import Checkpoint
+from strandline.errors import ConflictError, FencedError, NotFoundError, UsageError
+from strandline.journal.log import Lost
+from strandline.journal.record import Checkpoint, Retain
 from strandline.pipeline.place import hold_of
 from strandline.shard.state import Retention
 
 if TYPE_CHECKING:
     from strandline.journal.checkpoint import Checkpoints
+    from strandline.journal.log import Journal
     from strandline.journal.standing import Standing
     from strandline.pipeline.rig import Rig
 
 
+def put_on_record(journal: Journal, transactions: int | None) -> None:
+    """Let everything be kept for so many transactions from now on; `None` is all of them."""
+    while not say(journal, journal.refresh(), transactions):
+        pass
+
+
+def say(journal: Journal, standing: Standing, transactions: int | None) -> bool:
+    """The same, if the pipeline still stands there; whether it is on record."""
+    if transactions is not None and transactions < 1:
+        raise UsageError(f"{transactions} transactions can't be kept: keep 1 at least, or all")
+    if standing.retain == transactions:
+        return True
+    return not isinstance(journal.propose(standing, [Retain(transactions)]), Lost)
+
+
 def keep(rig: Rig, standing: Standing) -> None:
     """Tell every shard what to keep; those that know it already are left alone."""
-    rule = Retention(None, rig.settings.retain)
+    rule = Retention(None, standing.retain)
     since = standing.committed.last() or 0
     note = f"the last commit of pipeline {standing.pipeline}"
     for bound in standing.bindings.values():
@@ -59,9 +78,9 @@ def release(rig: Rig, standing: Standing) -> None:
 
 def cut(rig: Rig, checkpoints: Checkpoints, standing: Standing) -> None:
     """Cut the journal below the newest checkpoint that is before all that is retained."""
-    if rig.settings.retain is None:
+    if standing.retain is None:
         return
-    first = standing.next_t - rig.settings.retain
+    first = standing.next_t - standing.retain
     try:
         old = [
             lsn

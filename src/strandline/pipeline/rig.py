@@ -14,7 +14,7 @@ from strandline.journal.staging import program_text
 from strandline.journal.timeline import JournalTimeline, timeline_name
 from strandline.pipeline.catalog import collections
 from strandline.pipeline.pushes import PushDesk
-from strandline.pipeline.sources import close_sources, origin_of
+from strandline.pipeline.sources import close_sources, reached_as, same_rows
 from strandline.views.parse import parse
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.pipeline.compute import Computer
     from strandline.pipeline.place import Target
     from strandline.pipeline.settings import PipelineSettings
+    from strandline.views.declared import Table
     from strandline.views.program import Program
 
 
@@ -56,7 +57,8 @@ class Rig:
     desks: Mapping[str, PushDesk] = field(default_factory=dict)
     """By endpoint, where this process takes pushed rows."""
     reopen: Callable[[Program, frozenset[str]], Mapping[str, Source]] | None = None
-    """Opens sources of an earlier program, which this one has not; they are closed after use."""
+    """Opens sources of an earlier program, which this one has not, or reads otherwise; they are
+    closed after use."""
 
     sinks: Sequence[Target] = ()
     """What is published, and where."""
@@ -71,28 +73,28 @@ class Rig:
 def under(rig: Rig, standing: Standing) -> Iterator[Rig]:
     """The rig for what was sealed under the journal's program, which may be another one (S74).
 
-    That program is taken from the record. Sources that both have are this rig's own: what the
-    user says of them now wins over what is stored, as long as it is the same source.
+    That program is taken from the record. Sources that both have are this rig's own, as long as
+    they read the same rows; others that the transaction reads are opened as that program says, and
+    reached as the user says now: how is no part of what was sealed.
     """
     if standing.program == rig.program.hash:
         yield rig
         return
     pipeline = rig.journal.pipeline
     text = program_text(rig.store.env, pipeline, standing.programs[standing.program])
-    program = parse(text)
+    program = parse(text, recorded=True)
     if program.hash != standing.program:
         raise JournalError(
             f"pipeline {pipeline}: the program on record reads as {program.hash[:12]}, and is "
             f"{standing.program[:12]}: finish with the version of Strandline that began it"
         )
-    origins = {each.name: origin_of(each) for each in rig.program.tables}
+    now = {each.name: each for each in rig.program.tables if each.name in rig.sources}
     own = {
         each.name: rig.sources[each.name]
         for each in program.tables
-        if each.name in rig.sources and origins.get(each.name) == origin_of(each)
+        if each.name in now and same_rows(each, now[each.name])
     }
-    missing = frozenset(each.name for each in program.tables) - own.keys()
-    opened = {} if rig.reopen is None or not missing else dict(rig.reopen(program, missing))
+    opened = _reopened(rig, program, now, _read_by(standing) - own.keys())
     try:
         yield replace(
             rig,
@@ -103,6 +105,24 @@ def under(rig: Rig, standing: Standing) -> Iterator[Rig]:
         )
     finally:
         close_sources(opened)
+
+
+def _read_by(standing: Standing) -> frozenset[str]:
+    """The endpoints whose sources what is sealed is read from; a source that nothing is read from
+    may be gone, and nobody misses it."""
+    reads = () if standing.sealed is None else standing.sealed.reads
+    return frozenset(each.endpoint for each in reads if each.taken is not None and not each.staged)
+
+
+def _reopened(
+    rig: Rig, program: Program, now: Mapping[str, Table], names: frozenset[str]
+) -> dict[str, Source]:
+    if rig.reopen is None or not names:
+        return {}
+    tables = tuple(
+        reached_as(each, now[each.name]) if each.name in now else each for each in program.tables
+    )
+    return dict(rig.reopen(replace(program, tables=tables), names))
 
 
 def rigged(  # noqa: PLR0913 - each comes from another place, and assembly brings them together

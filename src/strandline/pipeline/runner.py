@@ -3,9 +3,12 @@
     every round   pause, stop and checkpoint as asked ─► one step ─► rest, or go on at once
     an error      of the store or of a source: try again, ever less often; say so after `stall_ms`
                   fenced: end as fenced. Anything else: end as failed, with the reason
+    a step        that does not come back is told by whoever asks (`stall`)
 
 `running` is said only when the journal was read to its end and nothing is sealed: whatever is
 committed can be read by then (S75). `stopped` is said only once the checkpoint is durable (S76).
+Who only reads takes none, and waits for nobody: it stops at once, and is idle where all that is
+committed was looked at, also of a pipeline that nobody has run yet, or that nobody runs any more.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.journal.next import Want
+from strandline.pipeline.stall import Sight, has_work, judged
 from strandline.pipeline.states import Event, State, moved
 from strandline.store.retry import Backoff
 
@@ -31,9 +35,8 @@ if TYPE_CHECKING:
 
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier
-    from strandline.pipeline.presence import Audit
-    from strandline.pipeline.publish import SinkStatus
     from strandline.pipeline.publishing import Publishing
+    from strandline.pipeline.said import Audit, SinkStatus
     from strandline.pipeline.settings import PipelineSettings
     from strandline.shard.env import Env
 
@@ -56,11 +59,24 @@ class Stepper(Protocol):
         """What it verified, if it only reads."""
         ...
 
+    @property
+    def doing(self) -> str:
+        """What its step is at, while there is one."""
+        ...
+
     def want(self, what: Want) -> None: ...
+
+    def due(self) -> None:
+        """A checkpoint is due; the next one will do, whoever's."""
+        ...
 
     def wants(self) -> bool: ...
 
     def renew(self) -> None: ...
+
+    def look(self) -> None:
+        """See what others have put on record, and do nothing."""
+        ...
 
     def step(self) -> float:
         """Carry out one decision; returns for how many ms there is nothing to do."""
@@ -112,10 +128,16 @@ class Runner:
         self._asked_stop = False
         self._asked_pause = False
         self._asked_checkpoint = False
+        self._owes_checkpoint = False
+        """Whether one was asked for, and is still to come; one that is only due can wait."""
         self._transactions = 0
         self._moved_ms = env.clock.monotonic_ms()
         self._troubles = 0
         self._idle = False
+        self._held_up = False
+        """Whether a sink is too far behind for anything new to be begun."""
+        self._step_ms: float | None = None
+        """When the step began that goes on."""
         self.error: BaseException | None = None
         """What ended it, if it failed or was fenced."""
 
@@ -126,7 +148,8 @@ class Runner:
 
     def run(self, *, until_idle: bool = False, transactions: int | None = None) -> Status:
         """Go on until stopped, fenced or failed; or until there is nothing to do, or so many
-        transactions are committed, and then stop. Sinks are published beside it."""
+        transactions are committed, and then stop. Sinks are published beside it. If one that stands
+        allows nothing new, there is nothing to do, either: the cause says so."""
         if self._publishing is None:
             return self._run(until_idle=until_idle, transactions=transactions)
         self._publishing.start()
@@ -136,13 +159,17 @@ class Runner:
             self._publishing.stop()
 
     def _run(self, *, until_idle: bool, transactions: int | None) -> Status:
+        left = ""
         while self._state not in {State.STOPPED, State.FAILED, State.FENCED}:
             rest_ms = self._round()
             enough = transactions is not None and self._transactions >= transactions
-            if enough or (until_idle and self._is_idle()):
+            if not self._asked_stop and (enough or (until_idle and self._is_idle())):
+                left = "" if enough else self._left()
                 self.stop()
                 continue
             self._rest(rest_ms)
+        if self._state is State.STOPPED:
+            self._cause = self._cause or left
         return self.status()
 
     def stop(self) -> None:
@@ -162,27 +189,56 @@ class Runner:
             self._turn.notify_all()
 
     def status(self) -> Status:
-        standing = self._replica.standing
-        sealed = None if standing.sealed is None else standing.sealed.t
-        busy = sealed is not None or self._troubles > 0
-        still = self._env.clock.monotonic_ms() - self._moved_ms if busy else 0.0
+        """How it is, from any task: a step that hangs can't say that it does."""
+        sight = self._sight()
+        state, cause = judged(sight, self._settings)
         sinks = () if self._publishing is None else tuple(self._publishing.status())
         return Status(
-            self._state,
-            standing.committed,
-            sealed,
-            self._cause,
+            state,
+            sight.committed,
+            sight.sealed,
+            cause,
             self._transactions,
-            still,
+            sight.still_ms if has_work(sight) else 0.0,
             sinks,
             self._replica.audit,
         )
 
+    def _sight(self) -> Sight:
+        standing, now_ms = self._replica.standing, self._env.clock.monotonic_ms()
+        since_ms = self._step_ms
+        return Sight(
+            self._state,
+            self._cause,
+            standing.committed,
+            None if standing.sealed is None else standing.sealed.t,
+            offered=not self._replica.idle,
+            doing="" if since_ms is None else self._replica.doing,
+            doing_ms=0 if since_ms is None else now_ms - since_ms,
+            still_ms=now_ms - self._moved_ms,
+        )
+
+    @property
+    def _only_reads(self) -> bool:
+        return self._replica.audit is not None
+
     def _is_idle(self) -> bool:
-        """Nothing is left to do, and what is committed is published."""
+        """Nothing is left to do, or may be begun; what is committed is published, or won't be."""
+        if self._only_reads:
+            return self._idle and self._state is not State.PAUSED
         committed = self._replica.standing.committed
         published = self._publishing is None or self._publishing.settled(committed)
+        if self._held_up:
+            # By sinks that stand: somebody has to look, and nothing else will let it go on. One
+            # that has not looked yet how far it is holds it up as well, and is no stall.
+            return published and self._state is State.STALLED
         return self._idle and published and self._state is State.RUNNING
+
+    def _left(self) -> str:
+        """Why not all is done, although there is nothing to do."""
+        if self._held_up or self._publishing is None:
+            return self._cause
+        return self._publishing.blocked()
 
     def _ask(self, *, stop: bool = False, pause: bool | None = None) -> None:
         with self._turn:
@@ -194,51 +250,98 @@ class Runner:
         if rest_ms <= 0:
             return
         with self._turn:
-            if not (self._asked_stop or self._asked_checkpoint):
+            # A stop that was heard waits like everything else: its checkpoint may not be possible.
+            stop = self._asked_stop and self._state is not State.STOPPING
+            if not (stop or self._asked_checkpoint):
                 self._turn.wait(int(rest_ms) + 1)
 
     def _round(self) -> float:
         if self._asked_stop and self._state is not State.STOPPING:
             self._move(Event.STOP)
+            if self._only_reads:
+                self._move(Event.STOPPED)
+                return 0
             self._replica.want(Want.CHECKPOINT)
         elif self._asked_pause and self._state is not State.STOPPING:
             self._move(Event.PAUSE)
-            return self._settings.poll_ms
+            return self._paused()
         elif self._state is State.PAUSED:
+            self._moved_ms = self._env.clock.monotonic_ms()
             self._move(Event.RESUME)
-        if self._asked_checkpoint:
-            self._asked_checkpoint = False
-            self._replica.want(Want.CHECKPOINT)
+        self._hear_checkpoint()
         return self._guarded(self._step)
 
-    def _slow_sink(self) -> str:
-        """The sink that is too far behind for anything new to be begun; empty if there is none."""
-        standing = self._replica.standing
+    def _hear_checkpoint(self) -> None:
+        # Not both in one: another task may ask in between.
+        if self._asked_checkpoint:
+            self._asked_checkpoint, self._owes_checkpoint = False, True
+            self._replica.want(Want.CHECKPOINT)
+
+    def _paused(self) -> float:
+        """Nothing is begun. A checkpoint that is asked for, or was before the pause, is taken, and
+        what is sealed is finished for it, as before a stop."""
+        self._hear_checkpoint()
+        # Who only reads takes none; and while it wants one, nothing new is sealed.
+        if not (self._owes_checkpoint and self._replica.wants()):
+            return self._settings.poll_ms
+        return self._guarded(self._owed)
+
+    def _owed(self) -> float:
+        self._stepped()
+        self._cause = ""
+        return 0
+
+    def _held_back(self) -> bool:
+        """Whether a sink is too far behind for anything new to be begun, or may be."""
+        standing, bound = self._replica.standing, self._settings.sink_lag_max
         if self._publishing is None or standing.sealed is not None or self._asked_stop:
-            return ""
+            return False
+        if self._replica.wants():
+            # Before its checkpoint nothing new is begun anyway.
+            return False
         behind, name = self._publishing.behind(standing.committed)
-        if behind < self._settings.sink_lag_max:
-            return ""
-        return f"sink {name} is {behind} transactions behind: nothing is begun until it catches up"
+        if behind >= bound:
+            self._cause = f"sink {name} is {behind} transactions behind: nothing is begun until it"
+            self._cause += " catches up"
+            self._move(Event.STALL)
+            return True
+        unknown, name = self._publishing.unsure(standing.committed)
+        if unknown >= bound:
+            # That takes a moment; if it takes longer, whoever asks is told so (`stall`).
+            self._cause = f"sink {name} has not looked yet how far it is: nothing is begun before"
+        return unknown >= bound
+
+    def _is_done(self) -> bool:
+        """Whether it stops and has its checkpoint, which was another's that had gone on by then;
+        what that one had sealed may be committed now, and nothing new is begun."""
+        if self._state is not State.STOPPING or self._replica.wants():
+            return False
+        self._replica.look()
+        return self._replica.standing.sealed is None
 
     def _step(self) -> float:
-        if slow := self._slow_sink():
-            self._cause, self._idle = slow, False
-            self._move(Event.STALL)
+        if self._is_done():
+            self._cause = ""
+            self._move(Event.STOPPED)
+            return 0
+        if self._held_back():
+            self._idle, self._held_up = False, True
+            # Others may seal something, or replace this one's program, meanwhile.
+            self._replica.look()
             return self._settings.poll_ms
-        before = self._replica.standing.next_t
-        known = self._replica.standing.epoch > 0
-        rest_ms = self._replica.step()
-        standing = self._replica.standing
-        self._troubles = 0
-        self._idle = rest_ms > 0 and self._replica.idle
-        if known:
-            # What was committed before it looked for the first time is not its own time's.
-            self._transactions += standing.next_t - before
-        if standing.next_t > before or standing.sealed is None:
-            self._moved_ms = self._env.clock.monotonic_ms()
+        if self._held_up:
+            self._held_up, self._moved_ms = False, self._env.clock.monotonic_ms()
             self._cause = ""
             self._move(Event.PROGRESS)
+        was = self._replica.standing
+        rest_ms = self._stepped()
+        standing = self._replica.standing
+        self._idle = rest_ms > 0 and self._replica.idle
+        if standing.next_t > was.next_t or standing.sealed is None:
+            self._cause = ""
+            self._move(Event.PROGRESS)
+        if self._went_on(was, standing):
+            self._moved_ms = self._env.clock.monotonic_ms()
         if standing.sealed is None and standing.epoch:
             self._move(Event.CAUGHT_UP)
             if self._state is State.STOPPING and not self._replica.wants():
@@ -246,12 +349,32 @@ class Runner:
         self._checkpoint_when_due()
         return rest_ms
 
+    def _went_on(self, was: Standing, now: Standing) -> bool:
+        """Whether something was committed or sealed, or there is nothing to do."""
+        if now.sealed is None:
+            return now.next_t > was.next_t or self._replica.idle
+        return now.next_t > was.next_t or was.sealed is None
+
+    def _stepped(self) -> float:
+        was = self._replica.standing
+        self._step_ms = self._env.clock.monotonic_ms()
+        try:
+            rest_ms = self._replica.step()
+        finally:
+            self._step_ms = None
+        self._troubles = 0
+        self._owes_checkpoint = self._owes_checkpoint and self._replica.wants()
+        if was.epoch:
+            # What was committed before it looked for the first time is not its own time's.
+            self._transactions += self._replica.standing.next_t - was.next_t
+        return rest_ms
+
     def _checkpoint_when_due(self) -> None:
         standing = self._replica.standing
         last = standing.checkpoints[-1].t if standing.checkpoints else None
         since = standing.next_t - (0 if last is None else last + 1)
         if since >= self._settings.checkpoint_every:
-            self._replica.want(Want.CHECKPOINT)
+            self._replica.due()
 
     def _guarded(self, step: Callable[[], float]) -> float:
         """Try again what may pass; end on what may not."""
@@ -276,7 +399,8 @@ class Runner:
         self._cause = f"{type(error).__name__}: {error}"
         if isinstance(error, LeaseLostError):
             self._replica.renew()
-        if self._env.clock.monotonic_ms() - self._moved_ms >= self._settings.stall_ms:
+        still_ms = self._env.clock.monotonic_ms() - self._moved_ms
+        if self._state is not State.PAUSED and still_ms >= self._settings.stall_ms:
             self._move(Event.STALL)
         return _TROUBLE.delay(self._troubles - 1, self._env.random.uniform)
 

@@ -20,16 +20,22 @@ class PipelineSettings:
     checkpoint_every: int = 1_000
     """Transactions between two checkpoints."""
     handle_ttl_ms: int = 3_600_000
-    """An explicit transaction that nobody touches for so long is aborted, on the record."""
+    """An explicit transaction that nobody touches for so long is aborted, on the record. What
+    became of one can be asked for so long after it, unless a thousand were closed since."""
     retain: int | None = None
-    """How many transactions back every collection can be read; none means all."""
-    stall_ms: int = 60_000
-    """A replica whose frontier has not moved for so long although there is work says so."""
+    """How many transactions back every collection can be read: put on record when a replica
+    starts, and followed by all of them. None says nothing: what is on record stays."""
+    stall_ms: int = 45_000
+    """A replica whose frontier has not moved for so long although there is work is `stalled`:
+    visible to everybody within a minute, with what a beat and a busy machine take."""
 
     claim_lease_ms: int = 4_000
     """A publisher that was not seen to renew its claim for so long is replaced by another."""
     sink_lag_max: int = 100_000
     """With a sink so many transactions behind, no new one is begun until it has caught up."""
+    sink_held_max: int = 1_000
+    """A sink that they did not concern lets go of history after so many transactions, or ten
+    minutes: to let go of each would be a write for each, and such a transaction costs none."""
 
     def fingerprint(self) -> str:
         """What a checkpoint says of the numbers it was taken under."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from strandline.connectors.filerows import OPTIONS as LIMITS
 from strandline.connectors.generator import columns_option
 from strandline.connectors.reading import OPTIONS
 from strandline.connectors.registry import open_source
@@ -25,6 +26,28 @@ _CONNECTORS = {"http": "push", "strandline": "shard"}
 _WHICH = {"files": "path", "generator": "seed", "kafka": "subscribe", "strandline": "shard"}
 """The option that says which source it is. Addresses of brokers are not among them: they change,
 and that a topic of this name is another one is told by its own id."""
+_MOVES = {
+    # Which files are offered, where a transaction ends, what is refused for its size.
+    "files": ("path", "suffix", "transaction", *LIMITS),
+    # How much is offered, and when.
+    "generator": ("seed", "rowsPerSecond", "rows"),
+    # How much is taken in; what was pushed is staged, and never read again.
+    "http": ("bufferRows", "bufferBytes"),
+    # Where a topic begins for who has no position, how a range is cut, how long is waited.
+    "kafka": (
+        "subscribe",
+        "startingOffsets",
+        "failOnDataLoss",
+        "maxRecordsPerPartition",
+        "kafkaConsumer.pollTimeoutMs",
+    ),
+    "strandline": ("shard",),
+}
+"""Options that may be said anew of the same source: a range that was taken has the same rows under
+any of them. All others decide which rows come out of it."""
+_CLIENT, _ISOLATION = "kafka.", "kafka.isolation.level"
+"""How brokers are reached moves too: addresses, names, secrets. Whether rows of unfinished
+transactions are read does not."""
 _FILES = ("format", "csv.columns", "csv.delimiter")
 """Options about rows that files need as well, to find where a row ends."""
 
@@ -60,6 +83,31 @@ def origin_of(table: Table) -> str:
     if table.connector == "files" and named:
         named = normpath(named)
     return f"{table.connector} {named}".rstrip()
+
+
+def same_rows(then: Table, now: Table) -> bool:
+    """Whether what was taken for a table has the same rows if another's source reads it."""
+    return origin_of(then) == origin_of(now) and _deciding(then) == _deciding(now)
+
+
+def reached_as(then: Table, now: Table) -> Table:
+    """An earlier table that is opened again: it reads the rows that it read, and if it is fed by
+    the same source, reaches them as is said now; brokers and passwords may be others since."""
+    if origin_of(then) != origin_of(now):
+        return then
+    kept = {k: v for k, v in then.options.items() if not _may_move(then, k)}
+    said = {k: v for k, v in now.options.items() if _may_move(now, k)}
+    return replace(then, options=kept | said)
+
+
+def _deciding(table: Table) -> dict[str, str]:
+    return {k: v for k, v in options_of(table).items() if not _may_move(table, k)}
+
+
+def _may_move(table: Table, option: str) -> bool:
+    if table.connector == "kafka" and option.startswith(_CLIENT):
+        return option.lower() != _ISOLATION
+    return option in _MOVES.get(table.connector, ())
 
 
 def options_of(table: Table) -> dict[str, str]:

@@ -12,6 +12,8 @@ starting, running, stalled,      stop        stopping
 stopping                         stopped     stopped: its checkpoint is durable
 all of these                     fail        failed, with the reason
 all of these                     fence       fenced: a newer generation took over
+
+A publisher's states (`SinkState`) need no table: each of its turns says anew what it is.
 """
 
 from __future__ import annotations
@@ -46,6 +48,25 @@ class Event(StrEnum):
     STOPPED = "stopped"
     FAIL = "fail"
     FENCE = "fence"
+
+
+class SinkState(StrEnum):
+    """What a publisher says of itself."""
+
+    STARTING = "starting"
+    WAITING = "waiting"
+    """Another replica publishes."""
+    PUBLISHING = "publishing"
+    RETRYING = "retrying"
+    STALLED = "stalled"
+    """It is at one thing for too long; see `stall`."""
+    BLOCKED = "blocked"
+    """The view can't be read at its newest times."""
+    PAUSED = "paused"
+    """Somebody asked for that; see `requests`."""
+    STOPPED = "stopped"
+    """It can't go on until somebody has looked; the cause says at what."""
+    ENDED = "ended"
 
 
 LIVING = (State.STARTING, State.RUNNING, State.STALLED, State.PAUSED, State.STOPPING)

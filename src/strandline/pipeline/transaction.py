@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Self
 from strandline.errors import ConflictError, UsageError
 from strandline.model.ids import printable
 from strandline.pipeline.meaning import packed_rows
-from strandline.pipeline.rows import staged_rows
+from strandline.pipeline.rows import staged_rows, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from strandline.journal.handles import Handles
+    from strandline.journal.handles import Closed, Handles
     from strandline.journal.record import StagedRef
     from strandline.model.frontier import Time
     from strandline.pipeline.reload import Source, Stager, Told
@@ -57,20 +57,27 @@ class Transaction:
 
         The rows of a keyed table take the place of what their keys hold, and a row with `_delete`
         removes its key; of several rows of a key the last counts. With a `chunk` of the caller's
-        the call may be repeated: the same number with the same rows counts once.
+        the call may be repeated: the same number with the same rows counts once. Without one,
+        every call counts.
         """
         declared = self._declared(table)
-        number = self._next() if chunk is None else chunk
-        placed = staged_rows(rows, declared, number)
-        self._handles.insert(self.id, number, declared.name, packed_rows(placed), placed.num_rows)
-        return number
+        given = table_of(rows, declared)
+
+        def packed(number: int) -> bytes:
+            return packed_rows(staged_rows(given, declared, number))
+
+        name, count = declared.name, given.num_rows
+        if chunk is None:
+            return self._handles.append(self.id, name, packed, count).number
+        return self._handles.insert(self.id, chunk, name, packed(chunk), count).number
 
     def replace(self, table: str, source: Source, *, told: Told | None = None) -> int:
         """What a table holds is replaced by these rows; returns how many there are.
 
         `source` is what `insert` takes, or a DataFrame of Spark, whose tasks stage it, or a path of
-        files, or a dict of `path`, `format` and other options of theirs. It takes the place of all
-        that the table holds at the time of the commit; rows can't be inserted into it as well.
+        files, or a dict of `path`, `format` and other options of theirs, or a connector and its
+        options. It takes the place of all that the table holds at the time of the commit; rows
+        can't be inserted into it as well.
         """
         declared = self._declared(table)
         stager = self._stager if told is None else replace(self._stager, told=told)
@@ -78,8 +85,8 @@ class Transaction:
 
     def adopt(self, table: str, refs: Sequence[StagedRef]) -> int:
         """The same with rows that are staged already."""
-        for number, ref in enumerate(refs, self._next()):
-            self._handles.adopt(self.id, number, table, ref, replace=True)
+        for ref in refs:
+            self._handles.adopt(self.id, None, table, ref, replace=True)
         return sum(ref.rows for ref in refs)
 
     def commit(self, *, timeout_ms: int | None = None) -> Time:
@@ -93,16 +100,22 @@ class Transaction:
             time = self._wait(self.id, timeout_ms)
             self._over = True
             if time is None:
-                raise ConflictError(f"transaction {self.id} was aborted: it was idle for too long")
+                closed = self._handles.look(self.id).closed
+                # The journal says it first, and the slot a moment later.
+                how = "aborted" if closed is None else closed.how
+                raise ConflictError(f"transaction {self.id} was {how}")
             self.time = time
         return self.time
 
     def abort(self) -> None:
-        """Let go of everything; returns at once. Repeating it is harmless."""
+        """Let go of everything; returns at once. Repeating it is harmless, before a replica has
+        carried it out and after."""
         if self.time is not None:
             raise UsageError(f"transaction {self.id} was committed as {self.time}")
         if not self._over:
-            self._handles.freeze(self.id, commit=False)
+            closed = self._freeze(commit=False)
+            if closed is not None and closed.t is not None:
+                raise ConflictError(f"transaction {self.id} was {closed.how}")
             self._over = True
 
     def __enter__(self) -> Self:
@@ -120,10 +133,18 @@ class Transaction:
         how = "open" if self.time is None else f"committed as {self.time}"
         return f"<Transaction {self.id} {'aborted' if self._over and self.time is None else how}>"
 
-    def _freeze(self, *, commit: bool) -> None:
-        handle = self._handles.look(self.id)
-        if handle.closed is None:
-            self._handles.freeze(self.id, commit=commit)
+    def _freeze(self, *, commit: bool) -> Closed | None:
+        """Say what is to become of it; what did, if a replica was there already."""
+        closed = self._handles.look(self.id).closed
+        if closed is None:
+            try:
+                self._handles.freeze(self.id, commit=commit)
+            except ConflictError:
+                # Carried out since we looked: this may be our own word, said before.
+                closed = self._handles.look(self.id).closed
+                if closed is None:
+                    raise
+        return closed
 
     def _declared(self, table: str) -> Table:
         declared = self._program.table(table)
@@ -131,7 +152,3 @@ class Transaction:
             known = ", ".join(each.name for each in self._program.tables)
             raise UsageError(f"there is no table {printable(table)}: there are {known}")
         return declared
-
-    def _next(self) -> int:
-        chunks = self._handles.look(self.id).chunks
-        return max((each.number for each in chunks), default=-1) + 1

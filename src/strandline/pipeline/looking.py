@@ -1,0 +1,89 @@
+"""What is seen of a pipeline and of its sinks, from any process: nothing of it disturbs anybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.errors import NotFoundError
+from strandline.model.ids import printable
+from strandline.pipeline.place import placed
+from strandline.pipeline.read_back import Reading, compared, quiet
+from strandline.pipeline.report import history_of, sink_sights, status_of
+from strandline.pipeline.sinks import targets
+from strandline.pipeline.sources import close_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from strandline.connectors.sink import SinkPorts
+    from strandline.connectors.source import Source
+    from strandline.handles.store import Store
+    from strandline.journal.log import Journal
+    from strandline.pipeline.read_back import Told, VerifiedSink
+    from strandline.pipeline.report import PipelineStatus, TransactionSummary
+    from strandline.shard.state import State as ShardState
+    from strandline.views.program import Program
+
+
+class Looking:
+    """Looks at one pipeline. Close it."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        sources: Callable[[Program], Mapping[str, Source]],
+        ports: Callable[[], SinkPorts],
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._sources = sources
+        self._ports = ports
+        self._gauges: dict[str, Mapping[str, Source]] = {}
+        """By program."""
+
+    def status(self, program: Program, *, sources: bool = True) -> PipelineStatus:
+        """Where it stands and who runs it, wherever that is.
+
+        How far its sources are ahead takes asking them, who may be away or gone.
+        """
+        gauges = self._gauges.get(program.hash) if sources else {}
+        if gauges is None:
+            # Sources of its own: those that a replica uses belong to the task that runs it.
+            gauges = self._gauges[program.hash] = self._sources(program)
+        return status_of(self._journal, gauges, self._state, program)
+
+    def history(self, program: Program, count: int) -> list[TransactionSummary]:
+        """The last committed transactions, the newest first."""
+        sights = sink_sights(self._journal, self._state, program)
+        return history_of(self._journal, count, sights)
+
+    def sink(self, program: Program, name: str) -> str:
+        """The name of a sink, as the program writes it."""
+        for each in program.sinks:
+            if each.name.casefold() == name.casefold():
+                return each.name
+        known = ", ".join(each.name for each in program.sinks)
+        raise NotFoundError(
+            f"pipeline {self._journal.pipeline} has no sink {printable(name)}: "
+            f"it has {known or 'none'}"
+        )
+
+    def verify_sink(self, program: Program, name: str, told: Told = quiet) -> VerifiedSink:
+        """Whether the target of a sink holds what its collection held at the delivered time."""
+        which = self.sink(program, name)
+        target = next(each for each in targets(program, self._ports()) if each.name == which)
+        standing = self._journal.refresh()
+        place = placed(self._store, standing, target)
+        if place is None:
+            raise NotFoundError(
+                f"pipeline {self._journal.pipeline} has no {target.source} yet: run it first"
+            )
+        return compared(Reading(self._store, standing.pipeline, target, place), told)
+
+    def close(self) -> None:
+        for gauges in self._gauges.values():
+            close_sources(gauges)
+
+    def _state(self, name: str) -> ShardState:
+        return self._store.machine(name).refresh()
