@@ -88,12 +88,14 @@ if TYPE_CHECKING:
     from strandline.pipeline.pipeline import Pipeline as Pipeline
     from strandline.pipeline.promotion import Promotion as Promotion
     from strandline.pipeline.pushes import Pushed as Pushed
+    from strandline.pipeline.read_back import VerifiedSink as VerifiedSink
     from strandline.pipeline.replay import Replayed as Replayed
     from strandline.pipeline.report import (
         PipelineStatus as PipelineStatus,
         TransactionSummary as TransactionSummary,
     )
     from strandline.pipeline.settings import PipelineSettings as PipelineSettings
+    from strandline.pipeline.sink_status import SinkReport as SinkReport
     from strandline.pipeline.transaction import Transaction as Transaction
     from strandline.reading.descriptor import PartDescriptor as PartDescriptor
     from strandline.reading.events import (
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
         Updates as Updates,
     )
     from strandline.reading.fetch import fetch_part as fetch_part
+    from strandline.reading.relay import RemoteWorker as RemoteWorker
     from strandline.reading.snapshot import Snapshot as Snapshot
     from strandline.reading.subscribe import Subscription as Subscription
     from strandline.shard.cancel import Cancel as Cancel
@@ -113,6 +116,12 @@ if TYPE_CHECKING:
     from strandline.shard.state import Retention as Retention
     from strandline.shard.term import TermHold as TermHold
     from strandline.shard.txn import Txn as Txn
+    from strandline.views.declared import (
+        Sink as Sink,
+        Table as Table,
+        ViewQuery as ViewQuery,
+    )
+    from strandline.views.program import Program as Program
 
 _HOMES = {
     "Appended": "strandline.handles.write",
@@ -141,11 +150,13 @@ _HOMES = {
     "PipelineEngine": "strandline.pipeline.engine",
     "PipelineSettings": "strandline.pipeline.settings",
     "PipelineStatus": "strandline.pipeline.report",
+    "Program": "strandline.views.program",
     "ProgramError": "strandline.errors",
     "Progress": "strandline.reading.events",
     "Promotion": "strandline.pipeline.promotion",
     "Pushed": "strandline.pipeline.pushes",
     "Reader": "strandline.handles.shard",
+    "RemoteWorker": "strandline.reading.relay",
     "Repeated": "strandline.shard.command",
     "ReplayDivergedError": "strandline.errors",
     "Replayed": "strandline.pipeline.replay",
@@ -156,8 +167,10 @@ _HOMES = {
     "Shard": "strandline.handles.shard",
     "SinceError": "strandline.errors",
     "Snapshot": "strandline.reading.snapshot",
+    "Sink": "strandline.views.declared",
     "SinkError": "strandline.errors",
     "SinkFencedError": "strandline.errors",
+    "SinkReport": "strandline.pipeline.sink_status",
     "SinkStoppedError": "strandline.errors",
     "SourceError": "strandline.errors",
     "SourceGoneError": "strandline.errors",
@@ -166,6 +179,7 @@ _HOMES = {
     "StoreError": "strandline.errors",
     "StrandlineError": "strandline.errors",
     "Subscription": "strandline.reading.subscribe",
+    "Table": "strandline.views.declared",
     "TermHold": "strandline.shard.term",
     "Timeline": "strandline.handles.store",
     "TimelineOwner": "strandline.handles.ownership",
@@ -177,7 +191,9 @@ _HOMES = {
     "Updates": "strandline.reading.events",
     "UpperMismatch": "strandline.shard.command",
     "UsageError": "strandline.errors",
+    "VerifiedSink": "strandline.pipeline.read_back",
     "ViewFailedError": "strandline.errors",
+    "ViewQuery": "strandline.views.declared",
     "Writer": "strandline.handles.write",
 }
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.config import from_environment, resolve_secret
+from strandline.connectors.addresses import Reach
 from strandline.connectors.source import Ports
 from strandline.errors import UsageError
 from strandline.handles.store import Store
@@ -28,7 +29,7 @@ from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
 from strandline.store.locate import Kind, locate, open_folder
 from strandline.store.memory import MemoryBlob, MemoryConsensus
-from strandline.system import SystemClock, SystemRandom, SystemTasks
+from strandline.system import SystemClock, SystemRandom, SystemTasks, addresses_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,9 +115,12 @@ def _open_pipeline(store: Store, name: str, options: PipelineOptions) -> Pipelin
     from strandline.pipeline.pipeline import Pipeline  # noqa: PLC0415
     from strandline.pipeline.settings import PipelineSettings  # noqa: PLC0415
 
+    hosts = from_environment().hosts
+    only = options.confined or hosts is not None
+    reach = Reach(hosts or (), only=only, lookup=addresses_of)
     means = Means(
         engine=options.engine or _spark_engine,
-        ports=lambda _: Ports(SystemClock(), resolve_secret),
+        ports=lambda _: Ports(SystemClock(), resolve_secret, reach=reach),
         host=socket.gethostname(),
         pid=os.getpid(),
         settings=options.settings or PipelineSettings(),

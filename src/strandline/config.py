@@ -2,6 +2,8 @@
 
 STRANDLINE_LEASE_MS     how long a lease lasts without a heartbeat (default 60000)
 STRANDLINE_UPKEEP       "off" leaves compaction and collection to `strandline compact`
+STRANDLINE_ALLOW_HOSTS  hosts that programs may reach, and no other; see `connectors.addresses`
+                        (default: any but metadata services; when served, none)
 STRANDLINE_TOKEN        what `strandline serve` wants to be shown (default: drawn at every start)
 STRANDLINE_CACHE_DIR    where Spark's workers keep blocks of parts (default: Spark's local folder)
 STRANDLINE_CACHE_BYTES  how many bytes of them on a machine (default 8589934592; 0 keeps none)
@@ -17,6 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from strandline.connectors.addresses import VARIABLE, Listed, listed_hosts
 from strandline.connectors.secret import resolver
 from strandline.errors import UsageError
 from strandline.model.ids import printable
@@ -35,6 +38,8 @@ class Config:
     upkeep: bool = True
     cache_dir: str | None = None
     cache_bytes: int = CACHE_BYTES
+    hosts: tuple[Listed, ...] | None = None
+    """Those that programs may reach; `None` if nothing is said, and empty if there are none."""
 
 
 def from_environment() -> Config:
@@ -42,11 +47,13 @@ def from_environment() -> Config:
     if upkeep not in {"on", "off"}:
         raise UsageError(f"STRANDLINE_UPKEEP is {printable(upkeep)}: set it to on or off")
     cache_bytes = _whole("STRANDLINE_CACHE_BYTES", "bytes", least=0)
+    hosts = os.environ.get(VARIABLE)
     return Config(
         lease_ms=_whole("STRANDLINE_LEASE_MS", "milliseconds", least=100),
         upkeep=upkeep == "on",
         cache_dir=os.environ.get("STRANDLINE_CACHE_DIR") or None,
         cache_bytes=CACHE_BYTES if cache_bytes is None else cache_bytes,
+        hosts=None if hosts is None else listed_hosts(hosts),
     )
 
 

@@ -15,6 +15,7 @@ CREATE TABLE orders (id BIGINT, amount BIGINT, PRIMARY KEY (id))
 CREATE TABLE notes (id BIGINT, note STRING, PRIMARY KEY (id)) USING http;
 CREATE MATERIALIZED VIEW large AS SELECT id, amount FROM orders WHERE amount > 10;
 """
+SINK = "CREATE SINK out FROM large USING files OPTIONS (path '{}');"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,14 @@ class Shop:
     @property
     def lake(self) -> str:
         return str(self.folder / "lake")
+
+    @property
+    def target(self) -> Path:
+        return self.folder / "out"
+
+    def publish(self) -> None:
+        """Give the program a sink."""
+        Path(self.file).write_text(TEXT + SINK.format(self.target))
 
     def ask(self, *arguments: str) -> Answer:
         code = main(list(arguments), engine=arrow_engine)

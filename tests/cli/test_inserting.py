@@ -29,9 +29,32 @@ def test_rows_of_a_transaction_count_when_it_is_committed(run_shop):
     assert run_shop.ask(*notes).json()["matching"] == 3
 
 
+def test_a_large_file_may_be_sent_again_under_its_number(run_shop, monkeypatch):
+    """The first try ends in the middle: what it brought counts once, and the rest follows."""
+    monkeypatch.setattr("strandline.cli.inserting._CHUNK_ROWS", 2)
+    handle = run_shop.ask("transaction", "begin", run_shop.lake).out.strip()
+    rows = run_shop.folder / "rows.json"
+    lines = [json.dumps({"id": i, "note": "x"}) for i in range(5)]
+    send = ("transaction", "insert", run_shop.lake, handle, "notes", str(rows), "--json")
+    rows.write_text("\n".join([*lines[:2], "no row"]))
+    assert run_shop.ask(*send, "--chunk", "7").code == 2
+    rows.write_text("\n".join(lines))
+    for _ in range(2):
+        told = run_shop.ask(*send, "--chunk", "7").json()
+        assert told == {"transaction": handle, "rows": 5, "chunks": [7, 8, 9]}
+    assert run_shop.ask(*send).json()["chunks"] == [10, 11, 12]
+    opened = run_shop.ask("status", run_shop.lake, "--json").json()["pipelines"][0]["transactions"]
+    assert [(each["chunks"], each["rows"]) for each in opened] == [(6, 10)]
+    rows.write_text("\n".join(reversed(lines)))
+    other = run_shop.ask(*send, "--chunk", "7")
+    assert other.code == 2
+    assert "another chunk 7" in other.err
+
+
 def test_an_aborted_one_leaves_nothing(run_shop):
     handle = run_shop.ask("transaction", "begin", run_shop.lake, "--json").json()["transaction"]
-    assert run_shop.ask("transaction", "abort", run_shop.lake, handle).code == 0
+    for _ in range(2):
+        assert run_shop.ask("transaction", "abort", run_shop.lake, handle).code == 0
     late = run_shop.ask("transaction", "commit", run_shop.lake, handle)
     assert late.code == 1
     assert "abort" in late.err

@@ -17,12 +17,14 @@ VERBS = [
     *("retain", "compact", "fsck", "doctor"),
     "pack",
     *("run", "status", "top", "query", "subscribe"),
-    *("replay", "reload", "promote", "checkpoint", "pause", "resume", "stop", "serve"),
+    *("replay", "verify-sink", "reload", "promote", "checkpoint", "pause", "resume", "stop"),
+    "serve",
 ]
 
 
 def test_every_verb_is_there_with_help_and_json(ask):
-    assert [command.callback.__name__ for command in app.registered_commands] == VERBS
+    names = [command.callback.__name__ for command in app.registered_commands]
+    assert [name.replace("_", "-") for name in names] == VERBS
     overview = ask("--help")
     assert overview.code == 0
     for verb in VERBS:

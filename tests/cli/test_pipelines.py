@@ -7,13 +7,17 @@ import os
 import signal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.store.writer import somebody_writes, until_stopped
 
+import strandline
 from strandline.assembly import open_store
-from strandline.pipeline.presence import SILENT_MS, Presence, Said
+from strandline.pipeline.presence import Presence
+from strandline.pipeline.said import SILENT_MS, Said
 from strandline.pipeline.states import State
 from strandline.store.locate import CONSENSUS_FILE
+from strandline.testing.engines import arrow_engine
 
 
 def test_status_tells_everything_about_one_pipeline(run_shop):
@@ -27,6 +31,41 @@ def test_status_tells_everything_about_one_pipeline(run_shop):
     shown = run_shop.ask("status", run_shop.lake, "shop").out
     for words in ("state", "stopped", "up to 3", "at 3", "from 0", "orders", "r1"):
         assert words in shown
+
+
+def test_status_and_history_tell_of_sinks(shop):
+    shop.publish()
+    shop.run("--until-idle")
+    told = shop.ask("status", shop.lake, "--json").json()["pipelines"][0]
+    (sink,) = told["sinks"]
+    assert (sink["sink"], sink["source"], sink["connector"]) == ("out", "large", "files")
+    assert (sink["state"], sink["delivered"], sink["reached"]) == ("ended", 3, 3)
+    assert (sink["behind"], sink["lag_seconds"], told["cause"]) == (0, 0.0, None)
+    assert "out (files, of large)" in shop.ask("status", shop.lake).out
+    assert "out ended" in shop.ask("top", shop.lake, "--count", "1").out
+    past = shop.ask("history", shop.lake, "shop", "--json").json()
+    assert [each["sinks"] for each in past["transactions"]] == [{"out": "delivered"}] * 4
+    (sink,) = past["sinks"]
+    assert (sink["delivered"], sink["lag_seconds"], sink["retries"]) == (3, 0.0, 0)
+    assert sink["cause"] is None
+    shown = shop.ask("history", shop.lake, "shop").out
+    assert "out delivered" in shown
+    assert "out (files, of large)" in shown
+
+
+def test_a_sink_that_has_stopped_is_trouble(shop):
+    shop.publish()
+    shop.target.write_text("this is no folder")
+    shop.run("--until-idle")
+    said = shop.ask("status", shop.lake, "--json")
+    told = said.json()["pipelines"][0]
+    assert (said.code, told["state"], told["sinks"][0]["state"]) == (1, "stopped", "stopped")
+    assert told["cause"].startswith("sink out has stopped: ")
+    shown = shop.ask("status", shop.lake)
+    assert shown.code == 1
+    assert "sink out has stopped: " in shown.out
+    past = shop.ask("history", shop.lake, "shop", "--json").json()["transactions"]
+    assert [each["sinks"] for each in past] == [{"out": "pending"}] * 4
 
 
 def test_status_lists_several_pipelines_in_a_line_each(run_shop):
@@ -72,6 +111,17 @@ def test_top_shows_the_same_again_and_again(run_shop):
     assert said.code == 0
     assert [each["kind"] for each in said.events()] == ["status"] * 3
     assert "stopped" in run_shop.ask("top", run_shop.lake, "--count", "1").out
+
+
+def test_history_is_told_also_when_a_source_is_gone(shop):
+    program = "CREATE TABLE u (id BIGINT) USING strandline OPTIONS (shard 'up')"
+    with strandline.open(shop.lake) as store:
+        store.shard("up", pa.schema([("id", pa.int64())]))
+        with store.pipeline("fed", program, engine=arrow_engine) as fed:
+            fed.transaction().commit()
+        store.drop("up")
+    told = shop.ask("history", shop.lake, "fed", "--json")
+    assert (told.code, len(told.json()["transactions"])) == (0, 1)
 
 
 def test_history_of_a_pipeline_is_its_transactions(run_shop):

@@ -22,6 +22,17 @@ def test_a_table_holds_what_a_file_says(run_shop):
     assert "orders holds 4 rows as of" in said.out
 
 
+def test_a_table_holds_what_a_source_has(run_shop):
+    options = ("--option", "rows=30", "--option", "keys=6", "--option", "seed=2", "--json")
+    reload = ("reload", run_shop.lake, "orders", "FROM", "generator", *options)
+    told = run_shop.ask(*reload).json()
+    assert (told["table"], told["rows"]) == ("orders", 30)
+    found = run_shop.ask("query", run_shop.lake, "SELECT id FROM orders", "--json").json()
+    assert 0 < len(found["rows"]) <= 6
+    said = run_shop.ask(*reload[:-1])
+    assert "orders is reloaded from 30 rows as of" in said.out
+
+
 def test_what_can_not_be_meant_is_refused_and_nothing_happens(run_shop):
     rows = run_shop.folder / "rows.csv"
     rows.write_text("id,amount\n1,2\nx,3\n")
@@ -30,6 +41,9 @@ def test_what_can_not_be_meant_is_refused_and_nothing_happens(run_shop):
         (("orders", "FROM", str(rows)), "is no row"),
         (("orders", "INTO", str(rows)), "FROM PATH"),
         (("orders", "FROM", "nowhere.csv"), "no file or folder"),
+        (("orders", "FROM", "http"), "no connector"),
+        (("orders", "FROM", "strandline", "--option", "shard"), "NAME=VALUE"),
+        (("orders", "FROM", "strandline", "--option", "shard=nowhere"), "nowhere"),
         (("nowhere", "FROM", str(rows)), "no table"),
     ):
         said = run_shop.ask("reload", run_shop.lake, *arguments)

@@ -8,10 +8,17 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from strandline.assembly import open_store
+from strandline.cli.output import Output
+from strandline.cli.running import Running, run_pipeline
+from strandline.connectors.files_sink import read_published
+from strandline.journal.log import Journal
+from strandline.pipeline.requests import Requests
+from strandline.pipeline.settings import PipelineSettings
 from strandline.system import SystemTasks
 from strandline.testing.engines import arrow_engine
 
@@ -35,6 +42,18 @@ def test_it_runs_so_many_transactions(shop):
         shop.run("--transactions", "1", "--name", "other", "--json").events()[-1]["pipeline"]
         == "other"
     )
+
+
+def test_numbers_are_given_and_retention_is_on_record(shop):
+    more = ["--retain", "2", "--bytes", "4096", "--checkpoint-every", "1"]
+    assert shop.run("--until-idle", *more).code == 0
+    assert shop.run("--until-idle").code == 0, "who says nothing follows the record"
+    (told,) = shop.ask("status", shop.lake, "--json").json()["pipelines"]
+    assert (told["retain"], told["checkpoint"]) == (2, 3)
+    with open_store(shop.lake, upkeep=False) as store:
+        assert store.shard("shop.orders").state().retention.count == 2
+        kinds = [type(each).__name__ for _, each in Journal(store.env, "shop").records()]
+    assert kinds.count("Checkpoint") >= 2
 
 
 def test_a_program_with_errors_is_refused_with_all_of_them(shop):
@@ -93,6 +112,107 @@ def test_pause_and_resume_are_kept_where_nobody_runs(run_shop):
         pipeline.resume()
         pipeline.stop()
     assert run_shop.ask("resume", run_shop.lake, "--json").json()["paused"] is False
+
+
+def test_a_sink_that_has_stopped_is_told_at_the_end_and_it_did_not_end_well(shop):
+    shop.publish()
+    shop.target.write_text("this is no folder")
+    said = shop.run("--until-idle", "--json")
+    last = said.events()[-1]
+    assert (said.code, last["state"], last["committed"]) == (1, "stopped", 4)
+    (sink,) = last["sinks"]
+    assert (sink["sink"], sink["state"]) == ("out", "stopped")
+    assert "sink out: " in sink["cause"]
+    again = shop.run("--until-idle")
+    assert again.code == 1
+    assert "; sink out: " in again.out
+    assert again.out.splitlines()[-1].endswith(", stopped")
+
+
+def test_a_sink_is_paused_and_resumed_by_its_name(shop):
+    shop.publish()
+    assert shop.run("--transactions", "2").code == 0
+    paused = shop.ask("pause", shop.lake, "shop", "--sink", "OUT", "--json").json()
+    assert (paused["paused"], paused["sinks"][0]["paused"]) == (False, True)
+    assert paused["sinks"][0]["state"] == "paused"
+    before = len(list(read_published(shop.target)))
+    assert shop.run("--until-idle").code == 0
+    assert len(list(read_published(shop.target))) == before
+    held = shop.ask("status", shop.lake, "--json").json()["pipelines"][0]["sinks"][0]
+    assert (held["state"], held["paused"]) == ("paused", True)
+    assert held["behind"] >= 2
+    assert held["lag_seconds"] > 0
+    resumed = shop.ask("resume", shop.lake, "--sink", "out", "--json").json()
+    assert resumed["sinks"][0]["paused"] is False
+    assert shop.run("--until-idle").code == 0
+    assert [each.t for each in read_published(shop.target)] == [0, 1, 2, 3]
+    said = shop.ask("pause", shop.lake, "--sink", "nope")
+    assert said.code == 2
+    assert "no sink 'nope': it has out" in said.err
+
+
+def test_a_sink_that_has_stopped_goes_on_once_it_is_mended_and_resumed(shop):
+    shop.publish()
+    shop.target.write_text("this is no folder")
+    with open_store(shop.lake) as store:
+        pipeline = store.pipeline("shop", Path(shop.file).read_text(), engine=arrow_engine)
+        pipeline.start()
+        until(lambda: [each.state for each in pipeline.here.sinks] == ["stopped"])
+        shop.target.unlink()
+        resumed = shop.ask("resume", shop.lake, "--sink", "OUT", "--json").json()
+        assert resumed["sinks"][0]["state"] != "stopped"
+        until(lambda: pipeline.here.sinks[0].reached == 0)
+        pipeline.stop()
+    assert [each.t for each in read_published(shop.target)] == [0]
+
+
+def test_a_sink_that_is_resumed_is_not_waited_for_as_another_of_nearly_its_name(shop):
+    """A program before this one may have written its name otherwise."""
+    shop.publish()
+    with open_store(shop.lake) as store:
+        pipeline = store.pipeline("shop", Path(shop.file).read_text(), engine=arrow_engine)
+        pipeline.start()
+        for _ in range(3):
+            Requests(store.env, "shop").resume("Out")
+        until(lambda: pipeline.here.sinks[0].reached == 0)
+        said = shop.ask("resume", shop.lake, "--sink", "out", "--timeout", "10", "--json")
+        assert said.code == 0, said.err
+        pipeline.stop()
+
+
+def test_until_idle_ends_with_code_1_where_a_paused_sink_allows_nothing_new(shop, capsys):
+    shop.publish()
+    assert shop.run("--transactions", "1").code == 0
+    with open_store(shop.lake) as store:
+        pipeline = store.pipeline("shop", Path(shop.file).read_text(), engine=arrow_engine)
+        store.shard(pipeline.collection("large").name).hold("sink.shop.out", 0)
+        pipeline.pause(sink="out")
+    settings = PipelineSettings(rows_max=10, delay_ms=0, sink_lag_max=3)
+    wanted = Running(Path(shop.file), shop.lake, until_idle=True, settings=settings)
+    assert run_pipeline(wanted, Output(), arrow_engine) is False
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert ", stopped: sink out, which is paused, is 3 transactions behind" in said
+
+
+@pytest.mark.process
+def test_a_sink_of_another_process_is_seen_paused_and_resumed_through_the_store(shop):
+    shop.publish()
+
+    def sink():
+        return shop.ask("status", shop.lake, "--json").json()["pipelines"][0]["sinks"][0]
+
+    with Child(shop, "--replica", "a") as child:
+        until(lambda: state_of(shop) == "running" and sink()["state"] == "publishing")
+        until(lambda: sink()["reached"] == 3)
+        assert (sink()["publisher"], sink()["behind"]) == ("a", 0)
+        assert shop.ask("verify-sink", shop.lake, "out").code == 0, "its publisher is at work"
+        paused = shop.ask("pause", shop.lake, "--sink", "out", "--json").json()
+        assert paused["sinks"][0]["state"] == "paused"
+        assert paused["replicas"][0]["state"] == "running", "the pipeline goes on"
+        shop.ask("resume", shop.lake, "--sink", "out")
+        until(lambda: sink()["state"] == "publishing")
+        shop.ask("stop", shop.lake)
+        assert child.wait(60) == 0
 
 
 @pytest.mark.process

@@ -6,9 +6,11 @@ import http.client
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -52,6 +54,15 @@ def test_what_can_not_be_served_is_named(run_shop, arguments, words):
     assert words in said.err
 
 
+def test_x12_a_program_that_is_served_reaches_only_hosts_that_are_listed(run_shop):
+    file = run_shop.folder / "inside.sql"
+    file.write_text("""CREATE TABLE t (k BIGINT, PRIMARY KEY (k)) USING kafka
+        OPTIONS (kafka.bootstrap.servers '127.0.0.1:1', subscribe 't');""")
+    said = run_shop.ask("serve", str(file), "--store", run_shop.lake, "--port", "0")
+    assert said.code == 2
+    assert "STRANDLINE_ALLOW_HOSTS" in said.err
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
 def test_a_child_serves_until_a_signal_and_leaves_a_checkpoint(shop, number):
@@ -70,13 +81,19 @@ def test_a_child_serves_until_a_signal_and_leaves_a_checkpoint(shop, number):
     )
     try:
         place = urlsplit(json.loads(child.stdout.readline())["url"])
-        token = child.stderr.readline().removeprefix("token: ").strip()
+        said = child.stderr.readline()
+        kept = Path(said.removeprefix("token: in ").partition(",")[0])
+        token = kept.read_text().strip()
+        # What a service prints is kept by a log.
+        assert token not in said
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         path = "/v1/pipelines/shop/tables/notes/rows"
         status, answer = _post(place.port, path, token, b'{"id": 1, "note": "x"}')
         assert (status, answer["sealed"]) == (200, True)
         os.kill(child.pid, number)
         out, err = child.communicate(timeout=60)
         assert (child.returncode, out, err) == (0, "", "")
+        assert not kept.exists()
     finally:
         if child.poll() is None:
             child.kill()

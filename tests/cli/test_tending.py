@@ -86,3 +86,13 @@ def test_fsck_of_an_unknown_shard_is_a_mistake_and_no_damage(ask, lake):
     said = ask("fsck", lake, "nope")
     assert said.code == 2
     assert "shard nope does not exist" in said.err
+
+
+def test_of_a_pipeline_transactions_are_retained_and_it_is_on_record(run_shop):
+    lake = run_shop.lake
+    told = run_shop.ask("retain", lake, "shop", "3 transactions", "--json").json()
+    assert told == {"pipeline": "shop", "retain": 3, "before": None}
+    assert run_shop.ask("status", lake, "--json").json()["pipelines"][0]["retain"] == 3
+    said = run_shop.ask("retain", lake, "shop", "forever").out
+    assert "shop keeps all transactions; it was 3 transactions" in said
+    assert run_shop.ask("retain", lake, "shop", "7d").code == 2

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from strandline.testing.engines import arrow_engine
+
 ROWS = "/v1/pipelines/shop/tables/orders/rows"
 
 
@@ -69,6 +71,20 @@ def test_a_transaction_spans_tables_and_requests(served):
     assert served.client.ask("POST", f"{base}/{other}/abort").json() == {"aborted": True}
 
 
+def test_an_abort_may_be_repeated_and_says_why(served):
+    base = "/v1/pipelines/shop/transactions"
+    path = f"{base}/{served.client.ask('POST', base).json()['transaction']}"
+    assert served.client.ask("POST", f"{path}/abort").status == 200
+    while served.client.ask("GET", path).json()["state"] != "aborted":
+        served.pipeline.store.env.tasks.sleep(1)
+    assert served.client.ask("GET", path).json()["reason"] == "its user aborted it"
+    again = served.client.ask("POST", f"{path}/abort")
+    assert (again.status, again.json()) == (200, {"aborted": True})
+    late = served.client.ask("POST", f"{path}/commit")
+    assert late.status == 409
+    assert "its user aborted it" in late.json()["message"]
+
+
 def test_a_row_with_delete_removes_its_key(served):
     base = "/v1/pipelines/shop/transactions"
     for row in ({"id": 1, "amount": 1}, {"id": 1, "_delete": True}):
@@ -100,12 +116,36 @@ def test_queries_status_history_and_metrics(served):
     assert "strandline_appends_total" in metrics
 
 
+def test_sinks_are_told_over_http_too(served, tmp_path):
+    text = f"""CREATE TABLE orders (id BIGINT, PRIMARY KEY (id)) USING http;
+        CREATE SINK out FROM orders USING files OPTIONS (path '{tmp_path}/out');"""
+    pipeline = served.store.pipeline("sold", text, engine=arrow_engine)
+    with pipeline.transaction() as work:
+        work.insert("orders", [{"id": 1}])
+    pipeline.run(until_idle=True)
+    (sink,) = served.client.ask("GET", "/v1/pipelines/sold/status").json()["sinks"]
+    assert (sink["sink"], sink["state"], sink["delivered"], sink["behind"]) == (
+        "out",
+        "ended",
+        0,
+        0,
+    )
+    history = served.client.ask("GET", "/v1/pipelines/sold/history").json()
+    assert history["transactions"][0]["sinks"] == {"out": "delivered"}
+    assert [(each["sink"], each["retries"], each["cause"]) for each in history["sinks"]] == [
+        ("out", 0, None)
+    ]
+    metrics = served.client.ask("GET", "/metrics").body.decode()
+    assert 'strandline_sink_reached{pipeline="sold",sink="out"} 1.0' in metrics
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
         ("GET", "/v1/pipelines/nope/status", None, 404),
         ("GET", "/v1/pipelines/..%2F..%2Fetc/status", None, 404),
         ("POST", "/v1/pipelines/shop/tables/nope/rows", b"{}", 404),
+        ("POST", "/v1/pipelines/shop/tables/orders/rows", b" \n\n", 400),
         ("POST", "/v1/pipelines/shop/query", b"not json", 400),
         ("POST", "/v1/pipelines/shop/query", b'{"sql": "DROP TABLE orders"}', 400),
         ("POST", "/v1/pipelines/shop/query", b'{"sql": "SELECT 1", "also": 2}', 400),

@@ -21,6 +21,8 @@ def test_the_one_that_runs_here_and_those_on_record_are_found():
         assert serving.names() == ["here", "other"]
         assert serving.pipeline("here") is here
         assert serving.pipeline("other") is serving.pipeline("other")
+        reach = serving.pipeline("other")._means.ports(store).reach
+        assert reach.only, "X12: what is served reaches only hosts that are listed"
         with pytest.raises(NotFoundError, match="nope"):
             serving.pipeline("nope")
         with pytest.raises(NameRefusedError):

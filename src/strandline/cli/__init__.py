@@ -1,6 +1,7 @@
 """The command `strandline`: what people ask a store from a terminal.
 
 advice           pure   what to try after an error, and how the command ends
+backfill         shell  how far a run has come, on a terminal
 checkup          pure   what a measurement means for a store, and what to do about it
 conditions       pure   what people write after --filter and --as-of, as values
 doctor           shell  whether this machine and a store's folder are fit for work
@@ -22,9 +23,11 @@ render           pure   the pieces that tables are made of, and how numbers read
 reports          pure   what came of work on a store, as tables
 running          shell  the verbs that run pipelines: run, replay, checkpoint, pause, resume, stop
 serving          shell  the verb that serves a store over HTTP
+signals          shell  Ctrl-C as something that is noted
 stream           pure   updates and frontiers as lines
 tables           pure   documents as tables, one function for each verb
 tail             shell  follows a shard's updates until told to stop
 tending          shell  the verbs that change something: retain, compact, fsck
+verifying        shell  the verb that compares a sink's target with its view
 verbs            shell  the verbs of pipelines, and their options
 """

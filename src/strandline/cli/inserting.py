@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from strandline.pipeline.engine import NewEngine
 
 _CHUNK_ROWS = 10_000
+"""Part of what a repeated command relies on: it cuts its file as it did before."""
 
 
 def begin_transaction(url: str, name: str | None, out: Output) -> None:
@@ -32,16 +33,16 @@ def begin_transaction(url: str, name: str | None, out: Output) -> None:
 def insert_rows(
     url: str, name: str | None, to: tuple[str, str, int | None], file: str, out: Output
 ) -> None:
-    """Rows from a file, in chunks; with a number of the caller's they are one chunk."""
-    handle, table, chunk = to
+    """Rows from a file, in chunks; a number of the caller's is that of the first, and the others
+    count up: the same file under the same number counts once, wherever a try ended."""
+    handle, table, first = to
     with pipeline_of(url, name) as pipeline:
         declared = pipeline.declared(table)
         transaction = pipeline.transaction(handle)
         rows = 0
         chunks: list[int] = []
         for lines in _pieces(file):
-            if chunk is not None and chunks:
-                raise UsageError(f"more than {_CHUNK_ROWS} rows are several chunks: omit --chunk")
+            chunk = None if first is None else first + len(chunks)
             chunks.append(transaction.insert(table, json_rows(lines, declared), chunk=chunk))
             rows += len(lines)
     document: dict[str, object] = {"transaction": handle, "rows": rows, "chunks": chunks}

@@ -164,14 +164,20 @@ def retain(
     store: Store,
     shard: ShardName,
     rule: Annotated[
-        str, typer.Argument(help="1h, 7d, '100 versions', '1h or 100 versions', forever.")
+        str,
+        typer.Argument(
+            help="1h, 7d, '100 versions', '1h or 100 versions', forever; "
+            "of a pipeline '100 transactions' or forever."
+        ),
     ],
     json: Json = False,
 ) -> None:
-    """Say how much of a shard's history stays readable."""
-    from strandline.cli.tending import retain_history
+    """Say how much history of a shard, or of a pipeline, stays readable."""
+    from strandline.cli.pipelines import is_pipeline
+    from strandline.cli.tending import retain_history, retain_transactions
 
-    retain_history(store, shard, rule, Output(as_json=json))
+    retain = retain_transactions if is_pipeline(store, shard) else retain_history
+    retain(store, shard, rule, Output(as_json=json))
 
 
 @app.command(rich_help_panel="Tend")

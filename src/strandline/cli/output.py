@@ -75,6 +75,11 @@ class Output:
         with _enough():
             sys.stdout.write(f"{text}\n")
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody sees a bar."""
+        return sys.stderr.isatty()
+
     @contextmanager
     def progress(self, what: str) -> Iterator[Step]:
         """A bar on standard error while long work runs."""
@@ -86,7 +91,7 @@ class Output:
             MofNCompleteColumn(),
             console=console,
             transient=True,
-            disable=not sys.stderr.isatty(),
+            disable=not self.watched,
         ) as bar:
             yield Step(bar, what)
 

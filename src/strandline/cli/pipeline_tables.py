@@ -32,11 +32,19 @@ _STYLES = {
     "silent": "bold yellow",
     "failed": "bold red",
     "fenced": "red",
+    "publishing": "green",
+    "retrying": "bold yellow",
+    "blocked": "bold yellow",
 }
 
 
 def state_text(state: object) -> Text:
     return shown(str(state), _STYLES.get(str(state), ""))
+
+
+def sink_state_text(state: object) -> Text:
+    """A replica that stopped was told to; a sink that did could not go on."""
+    return shown("stopped", "bold red") if state == "stopped" else state_text(state)
 
 
 def summary_table(pipelines: Sequence[Mapping[str, object]]) -> Grid:
@@ -48,6 +56,7 @@ def summary_table(pipelines: Sequence[Mapping[str, object]]) -> Grid:
         Column("lag", right=True),
         Column("behind", right=True, spare=1),
         Column("replicas", fold=True, spare=2),
+        Column("sinks", fold=True, spare=3),
         Column("why", fold=True),
     ]
     rows = [
@@ -57,7 +66,8 @@ def summary_table(pipelines: Sequence[Mapping[str, object]]) -> Grid:
             _last(each),
             span(each["lag_seconds"]),
             number(_behind(each)),
-            ", ".join(f"{one['replica']} {one['state']}" for one in _listed(each, "replicas")),
+            ", ".join(f"{one['replica']} {one['state']}" for one in listed(each, "replicas")),
+            sinks_text(listed(each, "sinks")),
             str(each["cause"] or ""),
         )
         for each in pipelines
@@ -75,11 +85,13 @@ def status_tables(document: Mapping[str, object]) -> list[Shown]:
         ("sealed", "nothing" if sealed is None else f"{sealed}, being computed"),
         ("checkpoint", "none yet" if checkpoint is None else f"at {checkpoint}"),
         ("verifiable", f"from {document['verifiable_from']}"),
+        ("retained", "all" if document["retain"] is None else f"{document['retain']} transactions"),
         ("program", f"{str(document['program'])[:12]}, e{document['epoch']}"),
     ]
     made: list[Shown] = [pairs(facts)]
     for rows, columns in (
         (_sources(document), _SOURCES),
+        (_sinks(document), _SINKS),
         (_replicas(document), _REPLICAS),
         (_transactions(document), _TRANSACTIONS),
     ):
@@ -94,6 +106,17 @@ _SOURCES = [
     Column("state"),
     Column("behind", right=True),
     Column("position", fold=True),
+]
+_SINKS = [
+    Column("sink"),
+    Column("state"),
+    Column("delivered", right=True),
+    Column("behind", right=True),
+    Column("lag", right=True),
+    Column("still", right=True, spare=1),
+    Column("tries", right=True, spare=2),
+    Column("by", spare=3),
+    Column("why", fold=True),
 ]
 _REPLICAS = [
     Column("replica"),
@@ -111,6 +134,12 @@ _TRANSACTIONS = [
 ]
 
 
+def sinks_table(document: Mapping[str, object]) -> list[Shown]:
+    """The sinks of a pipeline, if it has any."""
+    rows = _sinks(document)
+    return [table(_SINKS, rows)] if rows else []
+
+
 def history_table(transactions: Sequence[Mapping[str, object]]) -> Stack:
     """One line a transaction, the newest first."""
     columns = [
@@ -119,6 +148,7 @@ def history_table(transactions: Sequence[Mapping[str, object]]) -> Stack:
         Column("took", right=True, spare=2),
         Column("rows in", right=True),
         Column("changes", fold=True),
+        Column("sinks", fold=True),
     ]
     rows = [
         (
@@ -127,6 +157,7 @@ def history_table(transactions: Sequence[Mapping[str, object]]) -> Stack:
             f"{each['took_ms']} ms",
             number(each["rows"]),
             _changes(each["changes"]) + _amended(each["amended"]),
+            _fates(each["sinks"]),
         )
         for each in transactions
     ]
@@ -137,6 +168,20 @@ def history_table(transactions: Sequence[Mapping[str, object]]) -> Stack:
 def _changes(changes: object) -> str:
     found = changes if isinstance(changes, dict) else {}
     return ", ".join(f"{name} {signed(count)}" for name, count in sorted(found.items()))
+
+
+def _fates(sinks: object) -> str:
+    found = sinks if isinstance(sinks, dict) else {}
+    return ", ".join(f"{name} {fate}" for name, fate in sorted(found.items()))
+
+
+def sinks_text(sinks: Sequence[Mapping[str, object]]) -> str:
+    """Each sink, and how far it is behind, in a few words."""
+    return ", ".join(
+        f"{each['sink']} {each['state']}"
+        + (f" {number(each['behind'])} behind" if each["behind"] else "")
+        for each in sinks
+    )
 
 
 def _amended(reasons: object) -> str:
@@ -158,7 +203,7 @@ def _last(document: Mapping[str, object]) -> str:
 
 
 def _behind(document: Mapping[str, object]) -> int | None:
-    known = [each["behind"] for each in _listed(document, "sources")]
+    known = [each["behind"] for each in listed(document, "sources")]
     counts = [each for each in known if isinstance(each, int)]
     return sum(counts) if counts else None
 
@@ -171,7 +216,24 @@ def _sources(document: Mapping[str, object]) -> list[tuple[str | Text, ...]]:
             number(each["behind"]) or "-",
             _position(each["position"]),
         )
-        for each in _listed(document, "sources")
+        for each in listed(document, "sources")
+    ]
+
+
+def _sinks(document: Mapping[str, object]) -> list[tuple[str | Text, ...]]:
+    return [
+        (
+            f"{each['sink']} ({each['connector']}, of {each['source']})",
+            sink_state_text(each["state"]),
+            "-" if each["delivered"] is None else str(each["delivered"]),
+            number(each["behind"]) or "-",
+            span(each["lag_seconds"]),
+            span(each["still_seconds"]) if each["still_seconds"] else "-",
+            number(each["retries"]) or "-",
+            str(each["publisher"] or "-"),
+            str(each["cause"] or ""),
+        )
+        for each in listed(document, "sinks")
     ]
 
 
@@ -192,7 +254,7 @@ def _replicas(document: Mapping[str, object]) -> list[tuple[str | Text, ...]]:
             f"{each['host']} {each['pid']}",
             "; ".join(filter(None, (str(each["cause"] or ""), audit_text(each["audit"])))),
         )
-        for each in _listed(document, "replicas")
+        for each in listed(document, "replicas")
     ]
 
 
@@ -211,11 +273,12 @@ def audit_text(audit: object) -> str:
 def _transactions(document: Mapping[str, object]) -> list[tuple[str | Text, ...]]:
     return [
         (str(each["transaction"]), str(each["state"]), number(each["rows"]), str(each["touched"]))
-        for each in _listed(document, "transactions")
+        for each in listed(document, "transactions")
     ]
 
 
-def _listed(document: Mapping[str, object], name: str) -> list[dict[str, object]]:
+def listed(document: Mapping[str, object], name: str) -> list[dict[str, object]]:
+    """The documents under a name."""
     found = document[name]
     return found if isinstance(found, list) else []
 

@@ -10,12 +10,18 @@ from rich.live import Live
 
 from strandline.cli.conditions import parse_as_of
 from strandline.cli.opening import opened
-from strandline.cli.pipeline_tables import history_table, status_tables, summary_table
+from strandline.cli.pipeline_tables import (
+    history_table,
+    listed,
+    sinks_table,
+    status_tables,
+    summary_table,
+)
 from strandline.cli.tables import rows_table
 from strandline.errors import NotFoundError, UsageError
 from strandline.pipeline.documents import status_document, summary_document
-from strandline.pipeline.presence import SILENT
-from strandline.pipeline.states import State
+from strandline.pipeline.said import SILENT
+from strandline.pipeline.states import SinkState, State
 from strandline.store.locate import who_writes
 
 if TYPE_CHECKING:
@@ -67,7 +73,7 @@ def is_pipeline(url: str, name: str) -> bool:
 
 
 def show_status(url: str, name: str | None, out: Output) -> bool:
-    """Where pipelines stand; `True` if one of them is in trouble."""
+    """Where pipelines stand; `True` if one of them, or a sink of one, is in trouble."""
     with opened(url, listing="status") as store:
         documents = _documents(store, name)
     document: Document = {"store": store.url, "pipelines": documents}
@@ -75,7 +81,9 @@ def show_status(url: str, name: str | None, out: Output) -> bool:
         out.answer(document, summary_table(documents))
     else:
         out.answer(document, *status_tables(documents[0]))
-    return any(each["state"] in {State.FAILED, State.STALLED} for each in documents)
+    return any(each["state"] in {State.FAILED, State.STALLED} for each in documents) or any(
+        sink["state"] == SinkState.STOPPED for each in documents for sink in listed(each, "sinks")
+    )
 
 
 def watch(url: str, name: str | None, out: Output, *, every_ms: int, count: int | None) -> None:
@@ -123,10 +131,12 @@ def _explained(store: Store, document: Document) -> Document:
 
 
 def show_transactions(url: str, name: str, limit: int, out: Output) -> None:
-    """The last transactions of a pipeline."""
+    """The last transactions of a pipeline, and how its sinks are."""
     with pipeline_of(url, name) as pipeline:
         found = [summary_document(each) for each in pipeline.history(limit)]
-    out.answer({"pipeline": name, "transactions": found}, history_table(found))
+        sinks = status_document(pipeline.status(sources=False))["sinks"]
+    document: Document = {"pipeline": name, "transactions": found, "sinks": sinks}
+    out.answer(document, history_table(found), *sinks_table(document))
 
 
 def answer_query(

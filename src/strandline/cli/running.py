@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from strandline.cli.backfill import shown_backfill
 from strandline.cli.opening import opened
-from strandline.cli.pipeline_tables import audit_text, state_text, summary_table
+from strandline.cli.pipeline_tables import (
+    audit_text,
+    sink_state_text,
+    state_text,
+    status_tables,
+    summary_table,
+)
 from strandline.cli.pipelines import pipeline_of
 from strandline.cli.render import counted, shown
+from strandline.cli.signals import heeding_signals
 from strandline.errors import StalledError
 from strandline.pipeline.documents import audit_document, status_document
+from strandline.pipeline.requests import Requests
 from strandline.pipeline.settings import PipelineSettings
-from strandline.pipeline.states import State
+from strandline.pipeline.states import SinkState, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Sequence
 
     from strandline.cli.facts import Document
     from strandline.cli.output import Output
+    from strandline.cli.signals import Signals
     from strandline.handles.store import Store
     from strandline.pipeline.engine import NewEngine
     from strandline.pipeline.pipeline import Pipeline
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
 _LOOK_MS = 250
 _TELL_MS = 1_000
 _SOME = 5
+_TOLD_SINKS = (SinkState.STOPPED, SinkState.PAUSED, SinkState.RETRYING, SinkState.BLOCKED)
 _EQUAL = "every digest is the one on record"
 
 
@@ -45,18 +53,22 @@ class Running:
     read_only: bool = False
     until_idle: bool = False
     transactions: int | None = None
-    rows: int | None = None
-    delay_ms: int | None = None
-
-    def settings(self) -> PipelineSettings:
-        made = PipelineSettings()
-        if self.rows is not None:
-            made = replace(made, rows_max=self.rows)
-        return made if self.delay_ms is None else replace(made, delay_ms=self.delay_ms)
+    settings: PipelineSettings = field(default_factory=PipelineSettings)
 
 
-def run_pipeline(wanted: Running, out: Output, engine: NewEngine | None) -> None:
-    """Run until it ends or is ended; a signal stops it after a checkpoint."""
+def settings_of(**given: int | None) -> PipelineSettings:
+    """The numbers of a pipeline; those that were not given are what they are."""
+    return replace(
+        PipelineSettings(), **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def run_pipeline(wanted: Running, out: Output, engine: NewEngine | None) -> bool:
+    """Run until it ends or is ended; a signal stops it after a checkpoint.
+
+    Returns whether all is well: a sink that has stopped for good is told, and it is not. Nor is it
+    if it was to run until idle and sinks left it something to do.
+    """
     with opened(wanted.store, listing="status", create=True) as store:
         pipeline = _opened(store, wanted, engine)
         program = pipeline.program
@@ -72,15 +84,18 @@ def run_pipeline(wanted: Running, out: Output, engine: NewEngine | None) -> None
         out.event(document, shown(f"{pipeline.name}: {made}, in {store.url}"))
         with heeding_signals() as signals:
             pipeline.start(until_idle=wanted.until_idle, transactions=wanted.transactions)
-            status = follow_run(pipeline, out, signals)
+            with shown_backfill(pipeline, out):
+                status = follow_run(pipeline, out, signals)
     _tell(pipeline.name, "ended", status, out)
+    left = wanted.until_idle and status.cause
+    return not left and all(each.state is not SinkState.STOPPED for each in status.sinks)
 
 
 def _opened(store: Store, wanted: Running, engine: NewEngine | None) -> Pipeline:
     return store.pipeline(
         wanted.name or wanted.file.stem,
         wanted.file.read_text("utf-8"),
-        settings=wanted.settings(),
+        settings=wanted.settings,
         replica=wanted.replica,
         read_only=wanted.read_only,
         engine=engine,
@@ -102,8 +117,8 @@ def follow_run(pipeline: Pipeline, out: Output, signals: Signals) -> Status:
         now = pipeline.here
         if now is None or asked:
             continue
-        new = (now.state, now.committed.time)
-        moved = not told or new[0] != told[0]
+        new = (now.state, tuple(each.state for each in now.sinks), now.committed.time)
+        moved = not told or new[:2] != told[:2]
         if moved or (new != told and clock.monotonic_ms() - told_ms >= _TELL_MS):
             told, told_ms = new, clock.monotonic_ms()
             _tell(pipeline.name, "progress", now, out)
@@ -119,6 +134,10 @@ def _tell(name: str, kind: str, status: Status, out: Output) -> None:
         "transactions": status.transactions,
         "cause": status.cause or None,
         "audit": None if status.audit is None else audit_document(status.audit),
+        "sinks": [
+            {"sink": each.name, "state": str(each.state), "cause": each.cause or None}
+            for each in status.sinks
+        ],
     }
     last = status.committed.last()
     said = f"{name}: committed {'nothing yet' if last is None else f'up to {last}'}, "
@@ -127,34 +146,10 @@ def _tell(name: str, kind: str, status: Status, out: Output) -> None:
         line += shown(f": {status.cause}")
     if status.audit is not None:
         line += shown(f"; {audit_text(audit_document(status.audit))}")
+    for each in status.sinks:
+        if each.state in _TOLD_SINKS:
+            line += shown(f"; {each.cause or f'sink {each.name}'}, ") + sink_state_text(each.state)
     out.event(document, line)
-
-
-class Signals:
-    """Whether somebody wants the command to end."""
-
-    def __init__(self) -> None:
-        self.came = False
-
-
-@contextmanager
-def heeding_signals() -> Iterator[Signals]:
-    """Ctrl-C and what ends a service politely are noted, and no exception: one that comes while a
-    thread is joined would leave the thread taken for ended. A second one ends the command."""
-    signals = Signals()
-
-    def note(number: int, _: FrameType | None) -> None:
-        signals.came = True
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-    for each in before:
-        signal.signal(each, note)
-    try:
-        yield signals
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def replay_pipeline(
@@ -222,21 +217,43 @@ def ask_replicas(
 ) -> None:
     """Ask through the store, and wait until everybody who is alive has done it."""
     with pipeline_of(url, name) as pipeline:
-        env = pipeline.store.env
         if what == "stop":
             pipeline.stop(replica)
         else:
             (pipeline.pause if what == "pause" else pipeline.resume)()
-        deadline = env.clock.monotonic_ms() + timeout_ms
-        while left := _not_yet(pipeline, what, replica):
-            if env.clock.monotonic_ms() > deadline:
-                raise StalledError(
-                    f"pipeline {pipeline.name}: {', '.join(left)} did not {what} within "
-                    f"{timeout_ms // 1000} s; it is asked for"
-                )
-            env.tasks.sleep(_LOOK_MS)
+        _wait_for(pipeline, what, timeout_ms, lambda: _not_yet(pipeline, what, replica))
         document = status_document(pipeline.status())
     out.answer(document, summary_table([document]))
+
+
+def ask_publishers(
+    url: str,
+    name: str | None,
+    sink: str,
+    what: Literal["pause", "resume"],
+    timeout_ms: int,
+    out: Output,
+) -> None:
+    """The same for one sink: whoever may publish it has heard it."""
+    with pipeline_of(url, name) as pipeline:
+        (pipeline.pause if what == "pause" else pipeline.resume)(sink=sink)
+        _wait_for(pipeline, what, timeout_ms, lambda: _publishing(pipeline, what, sink))
+        document = status_document(pipeline.status())
+    out.answer(document, *status_tables(document))
+
+
+def _wait_for(
+    pipeline: Pipeline, what: str, timeout_ms: int, missing: Callable[[], list[str]]
+) -> None:
+    env = pipeline.store.env
+    deadline = env.clock.monotonic_ms() + timeout_ms
+    while left := missing():
+        if env.clock.monotonic_ms() > deadline:
+            raise StalledError(
+                f"pipeline {pipeline.name}: {', '.join(left)} did not {what} within "
+                f"{timeout_ms // 1000} s; it is asked for"
+            )
+        env.tasks.sleep(_LOOK_MS)
 
 
 def _not_yet(pipeline: Pipeline, what: str, replica: str | None) -> list[str]:
@@ -250,4 +267,17 @@ def _not_yet(pipeline: Pipeline, what: str, replica: str | None) -> list[str]:
         each.name
         for each in pipeline.status().replicas
         if each.alive and each.state not in done and replica in {None, each.name}
+    ]
+
+
+def _publishing(pipeline: Pipeline, what: str, sink: str) -> list[str]:
+    """Replicas that are alive, and whose publisher of a sink has not done what was asked."""
+    done = {SinkState.PAUSED, SinkState.STOPPED, SinkState.ENDED}
+    asked = Requests(pipeline.store.env, pipeline.name).read().resumes
+    return [
+        each.name
+        for each in pipeline.status().replicas
+        for said in each.said.sinks
+        if each.alive and said.name.casefold() == sink.casefold()
+        if (said.state not in done if what == "pause" else said.resumes < asked.get(said.name, 0))
     ]

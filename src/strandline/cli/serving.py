@@ -1,29 +1,35 @@
 """The verb that serves a store over HTTP.
 
 The token comes from STRANDLINE_TOKEN or from a file that nobody else can read; else it is drawn
-now and printed once, to standard error, where no log of answers keeps it.
+now, and shown on a terminal, or written to such a file: what a service prints ends up in a log.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+import sys
+import tempfile
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.cli.opening import opened
 from strandline.cli.output import complain
 from strandline.cli.render import shown
-from strandline.cli.running import heeding_signals
+from strandline.cli.signals import heeding_signals
 from strandline.config import served_token
 from strandline.console.routes import application
 from strandline.console.server import Place, Server
 from strandline.console.serving import Serving
 from strandline.errors import UsageError
+from strandline.pipeline.settings import PipelineSettings
 from strandline.system import SystemRandom
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline.cli.output import Output
     from strandline.handles.store import Store
     from strandline.pipeline.engine import NewEngine
@@ -44,6 +50,7 @@ class Wanted:
     hosts: tuple[str, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    settings: PipelineSettings = field(default_factory=PipelineSettings)
 
     def place(self, token: str) -> Place:
         return Place(
@@ -64,18 +71,34 @@ def serve_store(wanted: Wanted, out: Output, engine: NewEngine | None) -> None:
     with opened(wanted.store, listing="status", create=wanted.file is not None) as store:
         pipeline = _running(store, wanted, engine)
         server = Server(application(Serving(store, pipeline, engine), place.guard()), place)
-        if given is None:
-            complain(f"token: {token}")
-        document: dict[str, object] = {"kind": "serving", "url": server.url, "store": store.url}
-        out.event(document, shown(f"{server.url} serves {store.url}"))
-        if pipeline is not None:
-            pipeline.start()
-        with heeding_signals():
-            # The server ends at a signal, and sends the signal again once it has.
-            server.run()
+        with closing(server), nullcontext() if given else _told(token):
+            document: dict[str, object] = {"kind": "serving", "url": server.url, "store": store.url}
+            out.event(document, shown(f"{server.url} serves {store.url}"))
             if pipeline is not None:
-                pipeline.stop_here()
-                pipeline.wait()
+                pipeline.start()
+            with heeding_signals():
+                # The server ends at a signal, and sends the signal again once it has.
+                server.run()
+                if pipeline is not None:
+                    pipeline.stop_here()
+                    pipeline.wait()
+
+
+@contextmanager
+def _told(token: str) -> Iterator[None]:
+    """Let whoever started us know a token that was drawn, and nobody else."""
+    if sys.stderr.isatty():
+        complain(f"token: {token}")
+        yield
+        return
+    descriptor, path = tempfile.mkstemp(prefix="strandline-", suffix=".token")
+    with os.fdopen(descriptor, "w") as made:
+        made.write(f"{token}\n")
+    try:
+        complain(f"token: in {path}, which only you can read, until this ends")
+        yield
+    finally:
+        Path(path).unlink(missing_ok=True)
 
 
 def _running(store: Store, wanted: Wanted, engine: NewEngine | None) -> Pipeline | None:
@@ -86,8 +109,10 @@ def _running(store: Store, wanted: Wanted, engine: NewEngine | None) -> Pipeline
     return store.pipeline(
         wanted.name or wanted.file.stem,
         wanted.file.read_text("utf-8"),
+        settings=wanted.settings,
         replica=wanted.replica,
         engine=engine,
+        confined=True,
     )
 
 

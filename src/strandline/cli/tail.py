@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline.cli.conditions import parse_as_of, parse_columns, parse_conditions
 from strandline.cli.opening import opened
+from strandline.cli.signals import heeding_signals
 from strandline.cli.stream import (
     InOrder,
     progress_document,
@@ -21,12 +22,17 @@ from strandline.cli.stream import (
 from strandline.reading.events import Progress, Updates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from strandline.cli.facts import Document
     from strandline.cli.output import Output
+    from strandline.cli.signals import Signals
     from strandline.handles.shard import Shard
     from strandline.model.frontier import Time
+    from strandline.reading.events import Event
+    from strandline.reading.subscribe import Subscription
+
+_LOOK_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +49,30 @@ class Following:
 def follow(url: str, name: str, wanted: Following, out: Output) -> None:
     with opened(url, name) as store:
         shard = store.shard(name)
-        with shard.subscribe(
-            _start(shard, wanted.start),
-            until=wanted.until,
-            snapshot=wanted.snapshot,
-            columns=parse_columns(wanted.columns),
-            filter=parse_conditions(wanted.filters, shard.schema),
-        ) as subscription:
-            try:
-                _print(subscription, out)
-            except KeyboardInterrupt:
-                return
+        with (
+            shard.subscribe(
+                _start(shard, wanted.start),
+                until=wanted.until,
+                snapshot=wanted.snapshot,
+                columns=parse_columns(wanted.columns),
+                filter=parse_conditions(wanted.filters, shard.schema),
+            ) as subscription,
+            heeding_signals() as signals,
+        ):
+            _print(_until_told(subscription, signals), out)
+
+
+def _until_told(subscription: Subscription, signals: Signals) -> Iterator[Event]:
+    """Its events, to the end or until a signal came.
+
+    An interrupt in the middle of a wait could leave a lock taken that closing needs.
+    """
+    while not signals.came:
+        event = subscription.poll(_LOOK_MS)
+        if event is not None:
+            yield event
+        elif subscription.frontier.time is None:
+            return
 
 
 def _start(shard: Shard, text: str | None) -> Time | None:

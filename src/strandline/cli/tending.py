@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from strandline.cli.facts import Document, retention_text, shard_facts
 from strandline.cli.opening import opened, sight_of
-from strandline.cli.render import shown
+from strandline.cli.render import counted, shown
 from strandline.cli.reports import compaction_table, fsck_document, fsck_lines
+from strandline.errors import UsageError
 from strandline.journal.fsck import fsck_journals
+from strandline.model.ids import printable
 from strandline.upkeep.fsck import fsck
 
 if TYPE_CHECKING:
@@ -25,6 +27,33 @@ def retain_history(url: str, name: str, rule: str, out: Output) -> None:
     document: Document = {"shard": name, "retention": after, "before": before}
     said = f"{name} keeps {after}; it was {before}. Merging is up to upkeep, or strandline compact."
     out.answer(document, shown(said))
+
+
+def retain_transactions(url: str, name: str, rule: str, out: Output) -> None:
+    """The same of a pipeline: on record, for all that it has and for every replica."""
+    kept = _transactions(rule)
+    with opened(url) as store:
+        pipeline = store.pipeline(name)
+        before = pipeline.status().retain
+        pipeline.retain(kept)
+    document: Document = {"pipeline": name, "retain": kept, "before": before}
+    said = f"{name} keeps {_counted(kept)}; it was {_counted(before)}. Its replicas follow it."
+    out.answer(document, shown(said))
+
+
+def _transactions(rule: str) -> int | None:
+    if rule.strip() == "forever":
+        return None
+    count = rule.strip().removesuffix("transactions").removesuffix("transaction").strip()
+    if not (count.isascii() and count.isdigit()) or int(count) < 1:
+        raise UsageError(
+            f"a pipeline can't keep {printable(rule)}: write '100 transactions', or forever"
+        )
+    return int(count)
+
+
+def _counted(transactions: int | None) -> str:
+    return "all transactions" if transactions is None else counted(transactions, "transaction")
 
 
 def compact_shards(url: str, name: str | None, out: Output, *, full: bool) -> None:

@@ -34,6 +34,20 @@ Replica = Annotated[
     str | None, typer.Option("--replica", help="The replica's name; else the first that is free.")
 ]
 Handle = Annotated[str, typer.Argument(help="The transaction's id.", metavar="ID")]
+Bytes = Annotated[
+    int | None,
+    typer.Option("--bytes", min=1, help="A transaction takes at most so many bytes a source."),
+]
+CheckpointEvery = Annotated[
+    int | None, typer.Option(min=1, help="Transactions between two checkpoints.", metavar="N")
+]
+Retain = Annotated[
+    int | None,
+    typer.Option(min=1, help="Keep so many transactions; on record for all.", metavar="N"),
+]
+OneSink = Annotated[
+    str | None, typer.Option("--sink", help="Only this sink; the pipeline goes on.", metavar="NAME")
+]
 Patience = Annotated[int, typer.Option("--timeout", min=1, help="Wait so many seconds, at most.")]
 
 
@@ -58,10 +72,13 @@ def run(
     delay: Annotated[
         int | None, typer.Option(min=0, help="A transaction closes after so many ms.")
     ] = None,
+    size: Bytes = None,
+    checkpoint_every: CheckpointEvery = None,
+    retain: Retain = None,
     json: Json = False,
 ) -> None:
     """Run a program: a replica of its pipeline, until it is stopped (Ctrl-C)."""
-    from strandline.cli.running import Running, run_pipeline
+    from strandline.cli.running import Running, run_pipeline, settings_of
 
     wanted = Running(
         file=file,
@@ -71,14 +88,20 @@ def run(
         read_only=read_only,
         until_idle=until_idle,
         transactions=transactions,
-        rows=rows,
-        delay_ms=delay,
+        settings=settings_of(
+            rows_max=rows,
+            bytes_max=size,
+            delay_ms=delay,
+            checkpoint_every=checkpoint_every,
+            retain=retain,
+        ),
     )
-    run_pipeline(wanted, Output(as_json=json), engine_of(context))
+    if not run_pipeline(wanted, Output(as_json=json), engine_of(context)):
+        raise typer.Exit(FAILED)
 
 
 def status(store: Store, name: AnyPipeline = None, json: Json = False) -> None:
-    """Show pipelines: state, committed time, lag, sources, replicas, open transactions."""
+    """Show pipelines: state, committed time, lag, sources, sinks, replicas, transactions."""
     from strandline.cli.pipelines import show_status
 
     if show_status(store, name, Output(as_json=json)):
@@ -158,16 +181,43 @@ def replay(
         raise typer.Exit(FAILED)
 
 
+def verify_sink(
+    store: Store,
+    name: Annotated[str, typer.Argument(help="The sink, or its pipeline.", metavar="[PIPELINE]")],
+    sink: Annotated[
+        str | None, typer.Argument(help="The sink, after its pipeline.", metavar="NAME")
+    ] = None,
+    json: Json = False,
+    raw: Raw = False,
+) -> None:
+    """Read a sink's target back, and compare it with its view at the delivered time."""
+    from strandline.cli.verifying import verify_target
+
+    pipeline, which = (None, name) if sink is None else (name, sink)
+    if not verify_target(store, pipeline, which, Output(as_json=json, raw=raw)):
+        raise typer.Exit(FAILED)
+
+
 def reload(
     context: typer.Context,
     store: Store,
     table: Annotated[str, typer.Argument(help="The table.", metavar="TABLE")],
     word: Annotated[str, typer.Argument(help="The word FROM.", metavar="FROM")],
-    path: Annotated[str, typer.Argument(help="A file, or a folder of files.", metavar="PATH")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A file, a folder of files, or a connector: kafka, strandline, generator.",
+            metavar="PATH",
+        ),
+    ],
     name: PipelineName = None,
     form: Annotated[
         str | None,
         typer.Option("--format", help="json, csv, parquet or avro; else by the file's name."),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="NAME=VALUE, as a table's OPTIONS has it; repeat it."),
     ] = None,
     timeout: Patience = 600,
     json: Json = False,
@@ -175,7 +225,7 @@ def reload(
     """Replace what a table holds in one transaction; only what differs is seen as changed."""
     from strandline.cli.reloading import reload_table
 
-    said, how = (table, word, path), (form, timeout * 1_000)
+    said, how = (table, word, path), (form, options or [], timeout * 1_000)
     reload_table(store, name, said, how, Output(as_json=json), engine_of(context))
 
 
@@ -212,21 +262,37 @@ def checkpoint(
 
 
 def pause(
-    store: Store, name: AnyPipeline = None, timeout: Patience = 60, json: Json = False
+    store: Store,
+    name: AnyPipeline = None,
+    sink: OneSink = None,
+    timeout: Patience = 60,
+    json: Json = False,
 ) -> None:
-    """Let all replicas commit nothing new, until resume."""
-    from strandline.cli.running import ask_replicas
+    """Let all replicas commit nothing new, or nobody publish a sink, until resume."""
+    from strandline.cli.running import ask_publishers, ask_replicas
 
-    ask_replicas(store, name, "pause", timeout * 1_000, Output(as_json=json))
+    out = Output(as_json=json)
+    if sink is None:
+        ask_replicas(store, name, "pause", timeout * 1_000, out)
+    else:
+        ask_publishers(store, name, sink, "pause", timeout * 1_000, out)
 
 
 def resume(
-    store: Store, name: AnyPipeline = None, timeout: Patience = 60, json: Json = False
+    store: Store,
+    name: AnyPipeline = None,
+    sink: OneSink = None,
+    timeout: Patience = 60,
+    json: Json = False,
 ) -> None:
-    """Let all replicas go on after pause."""
-    from strandline.cli.running import ask_replicas
+    """Let all replicas, or a sink, go on after pause; or a sink that has stopped."""
+    from strandline.cli.running import ask_publishers, ask_replicas
 
-    ask_replicas(store, name, "resume", timeout * 1_000, Output(as_json=json))
+    out = Output(as_json=json)
+    if sink is None:
+        ask_replicas(store, name, "resume", timeout * 1_000, out)
+    else:
+        ask_publishers(store, name, sink, "resume", timeout * 1_000, out)
 
 
 def stop(
@@ -263,9 +329,13 @@ def serve(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="A certificate, to serve others.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
+    size: Bytes = None,
+    checkpoint_every: CheckpointEvery = None,
+    retain: Retain = None,
     json: Json = False,
 ) -> None:
     """Serve pushes, transactions, queries, status and metrics over HTTP."""
+    from strandline.cli.running import settings_of
     from strandline.cli.serving import Wanted, serve_store
 
     wanted = Wanted(
@@ -279,6 +349,7 @@ def serve(
         hosts=tuple(allow_host or ()),
         tls_cert=tls_cert,
         tls_key=tls_key,
+        settings=settings_of(bytes_max=size, checkpoint_every=checkpoint_every, retain=retain),
     )
     serve_store(wanted, Output(as_json=json), engine_of(context))
 
@@ -301,11 +372,16 @@ def insert(
     ] = "-",
     name: PipelineName = None,
     chunk: Annotated[
-        int | None, typer.Option(min=0, help="A number: the same again counts once.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="The number of the file's first chunk; each 10,000 rows are one, and count up. "
+            "The same file with the same number counts once, however often it is sent.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add rows to a transaction, durably."""
+    """Add rows to a transaction, durably. Give --chunk to be able to repeat the command."""
     from strandline.cli.inserting import insert_rows
 
     insert_rows(store, name, (handle, table, chunk), file, Output(as_json=json))
@@ -368,6 +444,7 @@ def add_verbs(app: typer.Typer) -> None:
         query,
         subscribe,
         replay,
+        verify_sink,
         reload,
         promote,
         checkpoint,

@@ -141,8 +141,10 @@ class Api:
     def history(self, sent: Sent) -> Document:
         count = sent.argument("count")
         wanted = min(HISTORY_MAX, 20 if count is None else max(1, count))
-        found = self._serving.pipeline(sent.path["name"]).history(wanted)
-        return {"transactions": [summary_document(each) for each in found]}
+        pipeline = self._serving.pipeline(sent.path["name"])
+        found = [summary_document(each) for each in pipeline.history(wanted)]
+        sinks = status_document(pipeline.status(sources=False))["sinks"]
+        return {"transactions": found, "sinks": sinks}
 
     def query(self, sent: Sent) -> Document:
         try:

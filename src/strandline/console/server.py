@@ -92,7 +92,11 @@ class Server:
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            self._socket.close()
+            self.close()
+
+    def close(self) -> None:
+        """Listen no more, also where nobody ever ran it. Repeating it is harmless."""
+        self._socket.close()
 
     def stop(self) -> None:
         self._server.should_exit = True

@@ -35,5 +35,7 @@ class Serving:
             if known is None:
                 if name not in self.store.pipelines():
                     raise NotFoundError(f"there is no pipeline {printable(name)}")
-                known = self._opened[name] = self.store.pipeline(name, engine=self._engine)
+                known = self._opened[name] = self.store.pipeline(
+                    name, engine=self._engine, confined=True
+                )
             return known
