@@ -23,6 +23,14 @@ def test_a_mutant_is_caught_within_60_seeds(name):
     assert catch(mutant, range(1, 61)) is not None
 
 
+@pytest.mark.slow
+@pytest.mark.simulation
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mutant", BANK, ids=lambda mutant: mutant.name)
+def test_every_mutant_is_caught_within_300_seeds(mutant):
+    assert catch(mutant, range(1, 301)) is not None
+
+
 def test_every_mutant_says_what_it_breaks_and_where_that_shows():
     assert len({mutant.name for mutant in BANK}) == len(BANK) >= 12
     assert all(mutant.breaks and mutant.case in CASES for mutant in BANK)

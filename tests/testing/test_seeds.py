@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.testing.seeds import SeedsFailedError, run_seeds, try_seeds
+from strandline.testing.seeds import SeedsFailedError, run_seeds, try_seeds, unreached
 from strandline.testing.simulation import Simulation
 
 
@@ -32,6 +32,27 @@ def test_trying_stops_at_the_first_failure_and_does_not_raise():
     report = try_seeds(odd_seeds_fail, range(100))
     assert report.seeds == 2
     assert list(report.failures) == [1]
+
+
+def test_seeds_are_run_until_all_is_reached_or_there_are_enough():
+    ran: list[int] = []
+
+    def scenario(sim: Simulation) -> None:
+        ran.append(sim.seed)
+        if sim.seed == 3:
+            sim.sometimes("third")
+
+    assert unreached(scenario, "third") == []
+    assert ran == [1, 2, 3]
+    assert unreached(scenario, "third", least=5) == []
+    assert ran[3:] == [1, 2, 3, 4, 5]
+    assert unreached(scenario, "third", "never", most=4) == ["never"]
+    assert ran[8:] == [1, 2, 3, 4]
+
+
+def test_a_seed_that_fails_before_all_is_reached_is_named():
+    with pytest.raises(SeedsFailedError, match="seed 1 "):
+        unreached(odd_seeds_fail, "odd", least=2)
 
 
 def test_a_failed_assertion_of_the_scenario_itself_counts():

@@ -5,17 +5,23 @@ bank_appends       shell  mutants of appends, commits and timelines
 bank_emptying      shell  mutants of reloads and truncations
 bank_ingest        shell  mutants of ingest: verdicts, times, stash, comparison
 bank_journal       shell  mutants of the journal: its law, its chain, its checkpoints
+bank_kafka         shell  mutants of the Kafka sink: producers, progress, what silence means
 bank_leases        shell  mutants of leases: pulses, holds and pins
 bank_pipeline      shell  mutants of pipelines: replicas, planning, views, handles
 bank_reads         shell  mutants of reading: listing, fetching, frontiers and filters
 bank_sinks         shell  mutants of publishing: claim, progress, intents, holds
 bank_upkeep        shell  mutants of upkeep: compaction, collection, retention, manifests
+broker             shell  a broker in memory that loses, delays and repeats requests, and forgets
+broker_log         pure   what a broker does with requests: transactions, fencing, stable offsets
+brokered           shell  roles around a broker: replicas that publish, who reads along, a judge
 cases              shell  whole histories, and how they are judged
+changing           shell  roles around a sink that becomes another one, and its judge
 checkers           pure   judge recorded histories: what is wrong, as sentences
 clerks             shell  roles around a journal: replicas without anything to compute
 clock              shell  clocks of simulated processes and of the simulated store
 computing          shell  a computer of plain Arrow, in one process
 conformance        shell  what every Blob and every Consensus must show
+conformance_cluster shell what every Cluster must show
 conformance_sink   shell  what every sink must show
 conformance_source shell  what every source must show
 conformance_tasks  shell  what every implementation of Tasks and Clock must show
@@ -50,6 +56,7 @@ streaming          shell  roles that follow a shard
 streams            shell  chance: named streams from one seed, swarm options
 tables             pure   test data written as a table
 task               shell  a simulated task, and the life of its process
+topics             pure   what a topic tells of transactions, and what a reader saw of them
 toy                pure   shards whose rows are small numbers, and what a reader would see
 trace              shell  who did what when, as a running hash and its last lines
 upserting          shell  replicas that upsert one stream together, and what must come of it

@@ -122,12 +122,12 @@ def positions_move_twice(planting: Planting) -> None:
 def open_handle_is_committed(planting: Planting) -> None:
     original = Handles.all
 
-    def everyone(self: Handles) -> list[Handle]:
+    def everyone(self: Handles, standing: Standing | None = None) -> list[Handle]:
         return [
             replace(each, frozen=Frozen(commit=True, at_ms=0))
             if each.chunks and each.frozen is None
             else each
-            for each in original(self)
+            for each in original(self, standing)
         ]
 
     planting.swap(Handles, "all", everyone)
@@ -137,10 +137,11 @@ def open_handle_is_committed(planting: Planting) -> None:
 def aborted_handle_is_committed(planting: Planting) -> None:
     original = Handles.all
 
-    def everyone(self: Handles) -> list[Handle]:
+    def everyone(self: Handles, standing: Standing | None = None) -> list[Handle]:
         frozen = Frozen(commit=True, at_ms=0)
         return [
-            each if each.frozen is None else replace(each, frozen=frozen) for each in original(self)
+            each if each.frozen is None else replace(each, frozen=frozen)
+            for each in original(self, standing)
         ]
 
     planting.swap(Handles, "all", everyone)

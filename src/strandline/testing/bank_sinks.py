@@ -65,7 +65,9 @@ def done_before_deliver(planting: Planting) -> None:
 def progress_is_not_read_back(planting: Planting) -> None:
     original = delivery.started
 
-    def started(mark: Mark | None, progress: Progress | None, epoch: int) -> delivery.Start:
+    def started(
+        mark: Mark | None, progress: Progress | None, epoch: int, **_: object
+    ) -> delivery.Start:
         # What is on record as done is taken for all that was delivered.
         known = progress if mark is None or progress is None else replace(progress, t=mark.done)
         return original(mark, known, epoch)
@@ -77,7 +79,9 @@ def progress_is_not_read_back(planting: Planting) -> None:
 def intent_is_taken_for_done(planting: Planting) -> None:
     original = delivery.started
 
-    def started(mark: Mark | None, progress: Progress | None, epoch: int) -> delivery.Start:
+    def started(
+        mark: Mark | None, progress: Progress | None, epoch: int, **_: object
+    ) -> delivery.Start:
         known = progress if mark is None or progress is None else replace(progress, t=mark.intent)
         return original(mark, known, epoch)
 
@@ -90,15 +94,12 @@ def empty_transaction_is_delivered(planting: Planting) -> None:
 
     def settled(self: Outgoing, wait_ms: int) -> Iterator[Transaction]:
         before = self.reached
-        known: pa.Table | None = vars(self.__class__).get("columns")
-        for each in original(self, wait_ms):
-            type(self).columns = known = each.rows.slice(0, 0)  # type: ignore[attr-defined]
-            yield each
-        if known is not None and self.reached > max(before, self._before):
-            yield Transaction(self.reached, self._before, known)
+        yield from original(self, wait_ms)
+        if self._before >= 0 and self.reached > max(before, self._before):
+            yield Transaction(self.reached, self._before, iter(()))
             self._before = self.reached
 
-    def filled(t: int, changes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ARG001
+    def filled(_: int, changes: Iterator[pa.RecordBatch], **__: bool) -> Iterator[pa.RecordBatch]:
         return iter(changes)
 
     planting.swap(Outgoing, "_settled", settled)
@@ -131,6 +132,21 @@ def hold_is_one_too_far(planting: Planting) -> None:
             each.hold(self._hold, max(t + 2, each.state().readable_from()))
 
     planting.swap(Outgoing, "delivered", delivered)
+
+
+@mutant("history is let go of as far as it is on record that it was passed", "publish", BANK)
+def unrecorded_history_is_let_go_of(planting: Planting) -> None:
+    def free(self: Publisher, outgoing: Outgoing) -> None:
+        del self
+        if outgoing.reached > outgoing.held:
+            outgoing.delivered(outgoing.reached)
+
+    planting.swap(Publisher, "_free", free)
+
+
+@mutant("a sink that is new does not begin with nothing", "publish", BANK)
+def empty_view_is_delivered_to_a_new_sink(planting: Planting) -> None:
+    planting.swap(delivery, "replaces", lambda *_: True)
 
 
 @mutant("after trouble a new handle is prepared before anything is delivered", "publish", BANK)
@@ -185,7 +201,9 @@ def late_is_delivered_again(planting: Planting) -> None:
 def doubt_is_taken_for_delivered(planting: Planting) -> None:
     original = delivery.started
 
-    def started(mark: Mark | None, progress: Progress | None, epoch: int) -> delivery.Start:
+    def started(
+        mark: Mark | None, progress: Progress | None, epoch: int, **_: object
+    ) -> delivery.Start:
         sure = None if mark is None else msgspec.structs.replace(mark, done=mark.intent)
         return original(mark if progress is not None else sure, progress, epoch)
 
@@ -200,7 +218,9 @@ def doubt_is_taken_for_delivered(planting: Planting) -> None:
 def lost_progress_begins_anew(planting: Planting) -> None:
     original = delivery.started
 
-    def started(mark: Mark | None, progress: Progress | None, epoch: int) -> delivery.Start:
+    def started(
+        mark: Mark | None, progress: Progress | None, epoch: int, **_: object
+    ) -> delivery.Start:
         return original(None if progress is None else mark, progress, epoch)
 
     def founded(mark: Mark | None, at: Progress) -> Mark:  # noqa: ARG001

@@ -286,7 +286,7 @@ def shopper(shop: Shop) -> Role:
 
 def _shopping(shop: Shop, process: Host, handles: Handles) -> None:
     """One transaction; chunks whose answer got lost are sent again."""
-    handle = handles.open(Journal(process.store.env, NAME).refresh())
+    handle = handles.open(Journal(process.store.env, NAME).refresh)
     chunks = list(range(process.random.randrange(1, 4)))
     whole = process.random.random() < 0.3
     rows = [_bought(shop, process, whole=whole) for _ in chunks]

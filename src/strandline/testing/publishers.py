@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from strandline.errors import (
@@ -44,28 +45,38 @@ if TYPE_CHECKING:
 
 SINK = "out"
 SOURCE = "large"
-_SETTINGS = PipelineSettings(rows_max=3, delay_ms=40, poll_ms=20, claim_lease_ms=800)
+SETTINGS = PipelineSettings(
+    rows_max=3, delay_ms=40, poll_ms=20, claim_lease_ms=800, sink_held_max=2
+)
 _ROUNDS = 5_000
 
 
 @dataclass
-class Stage:
-    """What outlives every process of a history."""
+class Play:
+    """What outlives every process of a history, whatever the target is."""
 
     shop: pipelines.Shop = field(default_factory=pipelines.Shop)
-    target: ScriptedTarget = field(default_factory=ScriptedTarget)
     stopped: list[str] = field(default_factory=list)
     """Why sinks have stopped."""
     forgets: bool = False
     """Whether the target loses its progress at times, as retention may (S82)."""
 
 
+@dataclass
+class Stage(Play):
+    """A history with a scripted target."""
+
+    target: ScriptedTarget = field(default_factory=ScriptedTarget)
+    every_ms: int = 0
+    """Of one delivery to the next, if the sink wants fewer."""
+
+
 def rig_of(stage: Stage, process: Host) -> Rig:
     def opened(what: Delivered) -> ScriptedSink:
         return ScriptedSink(stage.target, what, script(stage, process))
 
-    target = Target(SINK, SOURCE, {"connector": "scripted"}, opened)
-    return replace(pipelines.rig_of(stage.shop, process.store, _SETTINGS), sinks=[target])
+    target = Target(SINK, SOURCE, {"connector": "scripted"}, opened, every_ms=stage.every_ms)
+    return replace(pipelines.rig_of(stage.shop, process.store, SETTINGS), sinks=[target])
 
 
 def script(stage: Stage, process: Host) -> Callable[[str], str | None]:
@@ -90,11 +101,11 @@ def script(stage: Stage, process: Host) -> Callable[[str], str | None]:
     return before
 
 
-def publisher(stage: Stage) -> Role:
+def publisher(stage: Play, rigged: Callable[[Host], Rig]) -> Role:
     """Runs the pipeline and publishes beside it, in all of its lives."""
 
     def run(process: Host) -> None:
-        rig = rig_of(stage, process)
+        rig = rigged(process)
         running, publishing = Replica(rig), Publishing(rig, process.name)
         publishing.start()
 
@@ -126,13 +137,13 @@ def publisher(stage: Stage) -> Role:
 
 
 def _drain(
-    stage: Stage, process: Host, step: Callable[[], float], rig: Rig, publishing: Publishing
+    stage: Play, process: Host, step: Callable[[], float], rig: Rig, publishing: Publishing
 ) -> None:
     """When peace has come, go on until all that was sent is committed and published."""
     for _ in range(_ROUNDS):
         try:
             rest_ms = step()
-        except StoreError:
+        except (StoreError, LeaseLostError):
             rest_ms = 100
         stage.stopped += [each.cause for each in publishing.status() if each.state == "stopped"]
         standing = rig.journal.standing
@@ -173,11 +184,17 @@ def forgotten(world: World) -> None:
     _start(world, Stage(forgets=True))
 
 
+def unfenced(world: World) -> None:
+    """The same with a target whose handles shut out nobody, and a sink that wants few deliveries:
+    what was not answered may land after a shorter one was begun."""
+    _start(world, Stage(target=ScriptedTarget(fences=False), every_ms=60))
+
+
 def _start(world: World, stage: Stage) -> None:
     world.batches[SINK] = stage  # type: ignore[assignment]  # what a history keeps, whatever it is
     world.start("f1", pipelines.feeder(stage.shop))
-    world.start("a", publisher(stage))
-    world.start("b", publisher(stage))
+    world.start("a", publisher(stage, partial(rig_of, stage)))
+    world.start("b", publisher(stage, partial(rig_of, stage)))
     world.start("m1", merger())
 
 
@@ -198,32 +215,41 @@ def judge(world: World) -> None:
 
 def differences(stage: Stage, store: Store) -> list[str]:
     """What is wrong with what was published, as sentences."""
-    journal = Journal(store.env, pipelines.NAME)
-    shard = journal.refresh().bindings[SOURCE].shard
-    held = [_content(each[shard]) for each in verdicts.expected_rows(stage.shop, journal)]
     logs = list(stage.target.logs.values())
     if len(logs) > 1:
         return [f"there are {len(logs)} lineages, and nothing was changed"]
-    log = logs[0] if logs else Log()
-    if stage.stopped:
+    return compared(stage, store, SINK, logs[0] if logs else Log(), each=not stage.every_ms)
+
+
+def compared(play: Play, store: Store, sink: str, log: Log, *, each: bool = True) -> list[str]:
+    """What is wrong with what one sink has published, its claim and its marks; `each`: every
+    transaction by itself."""
+    journal = Journal(store.env, pipelines.NAME)
+    shard = journal.refresh().bindings[SOURCE].shard
+    held = [_content(rows[shard]) for rows in verdicts.expected_rows(play.shop, journal)]
+    if play.stopped:
         # What a stopped sink has is right as far as it came.
         held = held[: log.landed[-1].t + 1] if log.landed else []
-    wrong = _published(log, held) + _marked(log, store)
-    terms = Claims(store.env, pipelines.NAME, SINK, name="judge", lease_ms=1).read().term
+    wrong = _published(log, held, each=each) + _marked(log, store, sink)
+    terms = Claims(store.env, pipelines.NAME, sink, name="judge", lease_ms=1).read().term
     if log.fenced > 4 * terms + 8:
         wrong.append(f"publishers fenced each other {log.fenced} times in {terms} terms")
     return wrong
 
 
-def _published(log: Log, held: list[Counter[str]]) -> list[str]:
-    """A new sink begins with all that there is at one time; from then on nothing is left out."""
+def _published(log: Log, held: list[Counter[str]], *, each: bool) -> list[str]:
+    """A new sink begins with all that there is at one time; from then on nothing is left out.
+
+    That may have been the last time, and nothing may have been there. What comes together with
+    what came later is not left out.
+    """
     times = [each.t for each in log.landed]
     if times != sorted(set(times)):
         return [f"transactions were published as {times}"]
     changed = [t for t, now in enumerate(held) if now != (held[t - 1] if t else Counter())]
-    first = times[0] if times else len(held)
+    first = (times[0] if each else times[-1]) if times else len(held)
     missing = [t for t in changed if t > first and t not in times]
-    if missing or (changed and not times):
+    if missing or (held and held[-1] and not times):
         return [f"{missing or changed} have changes and were not published, {times} were"]
     wrong = []
     total: Counter[str] = Counter()
@@ -240,9 +266,9 @@ def _published(log: Log, held: list[Counter[str]]) -> list[str]:
     return wrong if epochs == sorted(epochs) else [*wrong, f"epochs fall: {epochs}"]
 
 
-def _marked(log: Log, store: Store) -> list[str]:
+def _marked(log: Log, store: Store, sink: str) -> list[str]:
     """What is on record in the end is what the target has."""
-    claim = Claims(store.env, pipelines.NAME, SINK, name="judge", lease_ms=1).read()
+    claim = Claims(store.env, pipelines.NAME, sink, name="judge", lease_ms=1).read()
     last = log.landed[-1].t if log.landed else -1
     return [
         f"{KEY_PREFIX}: {mark} is on record and the target is at {last}"

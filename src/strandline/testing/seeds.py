@@ -65,3 +65,21 @@ def run_seeds(
             f"failed with seed {numbers} (of {report.seeds} seeds run); the first: {first}"
         ) from first
     return report
+
+
+def unreached(
+    scenario: Callable[[Simulation], None], *labels: str, least: int = 1, most: int = 200
+) -> list[str]:
+    """Run seeds until every label was seen, at least and at most so many; those never seen.
+
+    How soon a seed reaches something changes with every line of the code it runs. A test that
+    counts on a fixed few of them fails by chance after a change that broke nothing.
+    """
+    seen: Counter[str] = Counter()
+    missing = list(labels)
+    for seed in range(1, most + 1):
+        seen += run_seeds(scenario, [seed]).seen
+        missing = [label for label in labels if not seen[label]]
+        if seed >= least and not missing:
+            break
+    return missing
