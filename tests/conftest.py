@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,11 @@ if ROOT not in sys.path:
 if TYPE_CHECKING:
     from tests.broker.broker import Broker
     from tests.broker.topics import Topics
+    from tests.postgres.server import Server
 
 BROKER_TIMEOUT_S = 300
+SERVERS = {"broker": "kafka", "postgres": "postgres"}
+"""The marker of what uses a server's fixture."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,19 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the broker is marked so, and goes to one worker: it takes seconds to start.
+    """What needs a server is marked so, and goes to one worker: it takes seconds to start.
 
-    What needs Spark too goes where Spark is, and that worker has a broker of its own. Groups are
+    What needs Spark too goes where Spark is, and that worker has a server of its own. Groups are
     there before pytest-xdist looks for them.
     """
     for item in items:
-        if "broker" not in getattr(item, "fixturenames", ()):
-            continue
-        item.add_marker(pytest.mark.kafka)
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("broker"))
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(BROKER_TIMEOUT_S))
+        for fixture, marker in SERVERS.items():
+            if fixture not in getattr(item, "fixturenames", ()):
+                continue
+            item.add_marker(marker)
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(fixture))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(BROKER_TIMEOUT_S))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -57,16 +62,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name each test that had no broker: silence would look like a pass."""
+    """Name each test that had no server: silence would look like a pass."""
     skipped = terminalreporter.stats.get("skipped", [])
-    without = sorted({each.nodeid for each in skipped if "kafka" in each.keywords})
-    if without:
-        from tests.broker.broker import missing
-
-        terminalreporter.section("SKIPPED WITHOUT A KAFKA BROKER", red=True, bold=True)
-        terminalreporter.line(f"{len(without)} tests were not run: {missing()}")
-        for name in without:
-            terminalreporter.line(f"  {name}")
+    for marker, title, home in (
+        ("kafka", "A KAFKA BROKER", "tests.broker.broker"),
+        ("postgres", "A POSTGRESQL SERVER", "tests.postgres.server"),
+    ):
+        without = sorted({each.nodeid for each in skipped if marker in each.keywords})
+        if without:
+            reason = import_module(home).missing()
+            terminalreporter.section(f"SKIPPED WITHOUT {title}", red=True, bold=True)
+            terminalreporter.line(f"{len(without)} tests were not run: {reason}")
+            for name in without:
+                terminalreporter.line(f"  {name}")
 
 
 @pytest.fixture(scope="session")
@@ -95,6 +103,25 @@ def topics(broker: Broker) -> Iterator[Topics]:
     made = Topics(broker.address)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A running PostgreSQL, shared by all tests of a process: use schemas of your own.
+
+    A test that stops it must start it again.
+    """
+    from tests.postgres.server import Server, folder_of_its_own, missing
+
+    if trouble := missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI requires PostgreSQL: {trouble}")
+        pytest.skip(f"no PostgreSQL: {trouble}")
+    with folder_of_its_own() as folder:
+        made = Server(folder)
+        made.start()
+        yield made
+        made.stop()
 
 
 @pytest.fixture

@@ -133,6 +133,18 @@ def test_what_a_session_of_this_machine_was_told_is_not_told_to_a_cluster(monkey
     assert "PYSPARK_PYTHON" not in os.environ
 
 
+def test_x12_hosts_that_may_be_reached_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STRANDLINE_ALLOW_HOSTS", raising=False)
+    assert from_environment().hosts is None
+    monkeypatch.setenv("STRANDLINE_ALLOW_HOSTS", "")
+    assert from_environment().hosts == ()
+    monkeypatch.setenv("STRANDLINE_ALLOW_HOSTS", "a.example.com:1,10.0.0.0/8")
+    assert [each.host for each in from_environment().hosts] == ["a.example.com", "10.0.0.0/8"]
+    monkeypatch.setenv("STRANDLINE_ALLOW_HOSTS", "*")
+    with pytest.raises(UsageError, match="STRANDLINE_ALLOW_HOSTS"):
+        from_environment()
+
+
 def test_s90_secrets_come_from_the_environment_or_from_files(monkeypatch, tmp_path):
     monkeypatch.setenv("A_PASSWORD", "from the environment")
     (tmp_path / "secret").write_text("from a file\n")

@@ -2,12 +2,14 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 from strandline import errors
 from strandline.errors import InvariantError, SinceError, StrandlineError, invariant
 
+ROOT = Path(__file__).parents[1]
 CLASSES = {
     name: kind
     for name, kind in inspect.getmembers(errors, inspect.isclass)
@@ -27,11 +29,20 @@ def drawn() -> dict[str, str | None]:
     return tree
 
 
-def test_the_drawing_is_the_tree():
+def test_s92_the_drawing_is_the_tree():
     assert drawn() == {
         name: None if kind is StrandlineError else kind.__bases__[0].__name__
         for name, kind in CLASSES.items()
     }
+
+
+def test_s92_every_error_that_the_docs_name_is_raised_somewhere():
+    told = " ".join(page.read_text() for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    named = set(re.findall(r"\b[A-Z]\w+Error\b", told))
+    code = " ".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    raised = {name for name in CLASSES if re.search(rf"(?<!class )\b{name}\(", code)}
+    assert named, "the pages were not found"
+    assert named - raised == set()
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -55,6 +55,7 @@ UNREAD = {
     ".venv-floor",
     ".peers",
     ".broker",
+    ".reader",
     "build",
     "dist",
     "__pycache__",

@@ -22,7 +22,8 @@ FAULTS = [
     pytest.param("fdatasync", "EIO", "5", marks=pytest.mark.slow),
     ("fdatasync", "EIO", "7+4"),
     ("fsync", "EIO", "4+5"),
-    ("pwrite64", "ENOSPC", "20+9"),
+    ("pwrite64", "ENOSPC", "20+31"),
+    pytest.param("pwrite64", "ENOSPC", "20+9", marks=pytest.mark.slow),
     ("renameat", "EIO", "2+2"),
 ]
 

@@ -132,7 +132,7 @@ class Fleet:
     def start(self, engine: str, words: Sequence[str], *, fresh: bool = False) -> Life:
         number = len(self.lives)
         out = self._folder / f"{number:04d}"
-        forked = engine.startswith("arrow") and not fresh and not self._prefix
+        forked = not engine.startswith("spark") and not fresh and not self._prefix
         life = (self._forked if forked else self._started)(number, out, [engine, *words])
         self.lives.append(life)
         return life

@@ -15,7 +15,7 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,7 +89,11 @@ def _median(times: list[float]) -> float:
 class Killing:
     """A run in a folder of its own."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(
+        self, folder: Path, plan: Plan, report: Callable[[int, int], None] | None = None
+    ) -> None:
+        """`report(kills, committed)` is called after each life."""
+        self._report = report or (lambda kills, committed: None)
         self._folder = folder
         self._plan = plan
         self._random = random.Random(plan.seed)
@@ -105,9 +109,10 @@ class Killing:
     def run(self) -> Outcome:
         try:
             began = time.monotonic()
-            for _ in range(self._plan.kills):
+            for kills in range(1, self._plan.kills + 1):
                 if not self._one_life():
                     break
+                self._report(kills, self._watch.committed())
             self._last_life()
             self._spent("killed", began)
             if not self.outcome.wrong:

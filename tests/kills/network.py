@@ -1,11 +1,11 @@
 """Networks of their own for replicas: a namespace each, with one cable to this machine.
 
-    namespace a  10.77.1.2 ──── 10.77.1.1 ┐
-                                          ├ this machine: the broker listens at 10.77.1.1
-    namespace b  10.77.2.2 ──── 10.77.2.1 ┘
+    namespace a  10.N.1.2 ──── 10.N.1.1 ┐
+                                        ├ this machine: the broker listens at 10.N.1.1
+    namespace b  10.N.2.2 ──── 10.N.2.1 ┘
 
-Neither reaches the other, nor this machine's loopback. What they share is the store's folder, and
-the broker. Needs root and iproute2 (`apt-get install iproute2`).
+N is another one for each process. Neither reaches the other, nor this machine's loopback. What they
+share is the store's folder, and the broker. Needs root and iproute2 (`apt-get install iproute2`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Networks:
     @property
     def address(self) -> str:
         """Where both of them reach this machine."""
-        return "10.77.1.1"
+        return f"{_net(1)}.1"
 
     def prefix(self, number: int) -> Sequence[str]:
         """What goes before a command that is to run in the first one, or in the second."""
@@ -60,12 +60,16 @@ class Networks:
         here, there = _end(number), "cable"
         _ip("netns", "add", name)
         _ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
-        _ip("addr", "add", f"10.77.{number}.1/24", "dev", here)
+        _ip("addr", "add", f"{_net(number)}.1/24", "dev", here)
         _ip("link", "set", here, "up")
-        _ip("-n", name, "addr", "add", f"10.77.{number}.2/24", "dev", there)
+        _ip("-n", name, "addr", "add", f"{_net(number)}.2/24", "dev", there)
         _ip("-n", name, "link", "set", there, "up")
         _ip("-n", name, "link", "set", "lo", "up")
-        _ip("-n", name, "route", "add", "default", "via", f"10.77.{number}.1")
+        _ip("-n", name, "route", "add", "default", "via", f"{_net(number)}.1")
+
+
+def _net(number: int) -> str:
+    return f"10.{64 + os.getpid() % 128}.{number}"
 
 
 def _end(number: int) -> str:

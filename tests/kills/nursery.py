@@ -6,7 +6,7 @@ one for each replica; its process id goes out. Everybody here ends with whoever 
 
 `python -m tests.kills.nursery arrow run …` is the command `strandline run …` in a process of its
 own; `spark:4` in place of `arrow` is Spark with so many cores, and `arrow!some_mutant` has that one
-thing wrong.
+thing wrong. `publisher` is a publisher alone: see `dying`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ def enter(engine: str, words: Sequence[str]) -> int:
 
 
 def _command(engine: str, words: Sequence[str]) -> int:
+    if engine == "publisher":
+        from tests.kills.dying import publish
+
+        return publish(*words)
     from strandline.cli.main import main
 
     name, _, cores = engine.partition(":")
@@ -63,11 +67,13 @@ def plant(mutant: str) -> None:
 
 
 def breed() -> None:
+    import tests.kills.dying  # noqa: F401 - loaded for those who are forked
+
     import strandline.assembly
     import strandline.cli.running
     import strandline.cli.serving
     import strandline.pipeline.pipeline
-    import strandline.testing.engines  # noqa: F401 - loaded for those who are forked
+    import strandline.testing.engines  # noqa: F401 - the same
 
     # Nobody waits for those who end; whoever started them watches.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -26,6 +26,7 @@ from tests.kills.fleet import LEASE_MS, Fleet, Life, patience_s
 from tests.kills.inputs import Given, generated
 from tests.kills.judge import against_oracle
 from tests.kills.shop import GENERATED, program
+from tests.kills.waiting import Waiting
 from tests.kills.watch import NAME, Watch, sampled
 
 from strandline.store.locate import who_writes
@@ -35,6 +36,9 @@ SAMPLES = 50
 SURVIVE_S = 5.0
 """The promise: so long after the other one was killed, the survivor has moved on."""
 KINDS = {"kill one": 50, "stop one shortly": 15, "stop one beyond its leases": 25, "kill both": 10}
+ALONE = ("stop the first, kill the second", "stop the second, kill the first")
+"""What happens only where a test names it."""
+PAUSE_S = 3.0
 PACED = {
     table: ("generator", {**options, "rowsPerSecond": "100"})
     for table, options in GENERATED.items()
@@ -48,6 +52,8 @@ class Outcome:
     done: Counter[str] = field(default_factory=Counter)
     survived_s: list[float] = field(default_factory=list)
     """From a kill to the next commit of the survivor."""
+    waited_s: list[float] = field(default_factory=list)
+    """How much of each of these the survivor was ready, and others had the processors."""
     undisturbed_s: list[float] = field(default_factory=list)
     """Between two commits of both, just before: what this machine does at its best."""
     locked: int = 0
@@ -56,6 +62,11 @@ class Outcome:
     reads: int = 0
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
+
+    def slowest_s(self) -> float:
+        """The longest that a survivor took, of its own time."""
+        pairs = zip(self.survived_s, self.waited_s, strict=True)
+        return max((took - waited for took, waited in pairs), default=0.0)
 
     def facts(self) -> dict[str, float]:
         """All of it, in the order in which people want to see it."""
@@ -138,6 +149,8 @@ class Racing:
         if kind in self._more:
             self._more[kind]()
             self._moves(kind)
+        elif kind in ALONE:
+            self._stop_and_kill_the_other(ALONE.index(kind))
         elif kind.startswith("kill"):
             self._kill(victim, both=kind == "kill both")
         else:
@@ -147,15 +160,19 @@ class Racing:
 
     def finish(self) -> None:
         """Both stop in order, and then everything is looked at."""
+        self.stop()
+        if not self.outcome.wrong:
+            self.outcome.wrong += self._verdict()
+        self.outcome.reads = self.watch.reads
+
+    def stop(self) -> None:
+        """Both stop in order."""
         for life in self.replicas:
             life.signal(signal.SIGTERM, group=False)
         for life in self.replicas:
             self._until(lambda life=life: not life.alive(), f"replica {life.number} did not stop")
             if not life.ended_well():
                 self._wrong(f"a replica did not stop in order: {life.last_words()}")
-        if not self.outcome.wrong:
-            self.outcome.wrong += self._verdict()
-        self.outcome.reads = self.watch.reads
 
     def close(self) -> None:
         for fleet in self._fleets:
@@ -179,8 +196,23 @@ class Racing:
             self.replicas[1 - victim].kill()
             self.replicas[1 - victim] = self._start(1 - victim)
         else:
-            self.outcome.survived_s.append(self._moves("the survivor"))
+            self._survives(1 - victim)
         self.replicas[victim] = self._start(victim)
+
+    def _survives(self, left: int) -> None:
+        waiting = Waiting(self.replicas[left].pid)
+        self.outcome.survived_s.append(self._moves("the survivor"))
+        self.outcome.waited_s.append(waiting.seconds())
+
+    def _stop_and_kill_the_other(self, stopped: int) -> None:
+        """It goes on at the moment at which it is left alone (S27)."""
+        life, other = self.replicas[stopped], self.replicas[1 - stopped]
+        life.signal(signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        other.kill()
+        life.signal(signal.SIGCONT)
+        self._survives(stopped)
+        self.replicas[1 - stopped] = self._start(1 - stopped)
 
     def _stop(self, victim: int, seconds: float) -> None:
         life = self.replicas[victim]

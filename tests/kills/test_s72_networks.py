@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,12 @@ from tests.kills.racing import SEED, Racing
 from tests.kills.shop import program
 from tests.kills.test_kafka_kills import takes_all
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(3600)]
+# Networks are this machine's: two tests of them do not run at the same time.
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.xdist_group("networks"),
+    pytest.mark.timeout(3600),
+]
 
 
 @pytest.fixture
@@ -46,28 +51,25 @@ def test_s72_the_networks_are_apart(networks: Networks) -> None:
             assert not reaches(networks, number, "127.0.0.1", own.getsockname()[1])
 
 
-@pytest.mark.kafka
-def test_s72_replicas_in_networks_of_their_own_agree_and_either_survives(
-    networks: Networks, tmp_path: Path, cycles: int, seed: int | None
-) -> None:
+def run(networks: Networks, folder: Path, seed: int, strikes: Sequence[str | None]) -> None:
+    """What happens, by name, one after the other; `None` is anything."""
     if trouble := no_broker():
         pytest.skip(f"no Kafka broker: {trouble}")
-    chosen = SEED if seed is None else seed
-    broker = Broker(tmp_path / "broker", networks.address)
+    broker = Broker(folder / "broker", networks.address)
     broker.start()
     topics = Topics(broker.address)
-    feed = Feed(broker.address, topics.make(PARTITIONS), tmp_path / "incoming", chosen)
+    feed = Feed(broker.address, topics.make(PARTITIONS), folder / "incoming", seed)
     race = Racing(
-        tmp_path,
-        seed=chosen,
+        folder,
+        seed=seed,
         text=program(feed.using(broker.address)),
         given=feed.given,
-        fleets=[Fleet(tmp_path / f"said{each}", prefix=networks.prefix(each)) for each in (0, 1)],
+        fleets=[Fleet(folder / f"said{each}", prefix=networks.prefix(each)) for each in (0, 1)],
     )
     try:
         race.start()
-        for _ in range(cycles):
-            race.strike_at_random()
+        for kind in strikes:
+            race.strike_at_random() if kind is None else race.strike(kind)
         takes_all(race, feed)
         race.finish()
     finally:
@@ -76,3 +78,21 @@ def test_s72_replicas_in_networks_of_their_own_agree_and_either_survives(
         topics.close()
         broker.stop()
     assert not race.outcome.wrong, "\n".join([str(race.outcome.facts()), *race.outcome.wrong[:10]])
+    assert race.outcome.done.total() == len(strikes)
+
+
+@pytest.mark.kafka
+def test_s72_replicas_in_networks_of_their_own_agree_and_either_survives(
+    networks: Networks, tmp_path: Path, seed: int | None
+) -> None:
+    """The smallest form: one of them dies, twice."""
+    run(networks, tmp_path, SEED if seed is None else seed, ["kill one", "kill one"])
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.chaos
+def test_s72_replicas_in_networks_of_their_own_agree_again_and_again(
+    networks: Networks, tmp_path: Path, cycles: int, seed: int | None
+) -> None:
+    run(networks, tmp_path, SEED if seed is None else seed, [None] * cycles)

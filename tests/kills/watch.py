@@ -18,6 +18,7 @@ from tests.kills.shop import Content
 
 import strandline
 from strandline.errors import StrandlineError
+from strandline.handles.shard import Shard
 from strandline.journal.log import Journal
 
 NAME = "shop"
@@ -51,9 +52,11 @@ class Watch:
     def collections(self) -> list[str]:
         return sorted(self.journal.refresh().bindings)
 
+    def shard(self, name: str) -> Shard:
+        return self._store.shard(self.journal.refresh().bindings[name].shard)
+
     def rows(self, name: str, t: int) -> pa.Table:
-        shard = self.journal.refresh().bindings[name].shard
-        with self._store.shard(shard).snapshot(as_of=t) as snapshot:
+        with self.shard(name).snapshot(as_of=t) as snapshot:
             return snapshot.to_arrow()
 
     def content(self, name: str, t: int) -> Content:

@@ -9,7 +9,7 @@ from strandline.model.frontier import Frontier
 from strandline.testing.bank_ingest import BANK
 from strandline.testing.faults import Fault, FaultKind
 from strandline.testing.mutants import planted
-from strandline.testing.seeds import run_seeds
+from strandline.testing.seeds import run_seeds, unreached
 from strandline.testing.simulation import Simulation
 
 from .conftest import Place, catches
@@ -248,8 +248,7 @@ def changes(script: Script, times: range) -> list[dict[str, object]]:
 
 
 def test_s25_a_peer_that_overtakes_us_while_we_catch_up_pins_nothing() -> None:
-    report = run_seeds(overtaken, range(12))
-    assert report.never("dropped") == []
+    assert unreached(overtaken, "dropped", least=12) == []
 
 
 @pytest.mark.slow

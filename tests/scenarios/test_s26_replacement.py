@@ -9,7 +9,7 @@ import pytest
 from strandline.ingest.health import Health
 from strandline.model.frontier import Frontier
 from strandline.testing.faults import Fault, FaultKind
-from strandline.testing.seeds import run_seeds
+from strandline.testing.seeds import run_seeds, unreached
 from strandline.testing.simulation import Simulation
 
 from .conftest import LEASE, Place
@@ -177,8 +177,7 @@ def landed_late(sim: Simulation) -> None:
 
 
 def test_s29_an_append_of_a_dead_instance_counts_once() -> None:
-    report = run_seeds(landed_late, range(6))
-    assert report.never("lost to the dead") == []
+    assert unreached(landed_late, "lost to the dead", least=6) == []
 
 
 # ---- S35: nothing of this needs a restart

@@ -35,7 +35,7 @@ def ports(request, tmp_path):
     return request.param(tmp_path)
 
 
-def test_a_stale_initialisation_of_a_truncated_shard_is_rejected(ports):
+def test_s36_a_stale_initialisation_of_a_truncated_shard_is_rejected(ports):
     """Whoever decided to create the shard long ago comes late with its first version."""
     blob, consensus = ports
     with open_ports(blob, consensus) as store:
@@ -53,7 +53,7 @@ def _first_version(consensus, store):
     return consensus.scan("shard/orders", SeqNo(0), 1)[0]
 
 
-def test_a_stale_initialisation_of_the_store_its_pulses_and_timelines_is_rejected(ports):
+def test_s36_a_stale_initialisation_of_the_store_its_pulses_and_timelines_is_rejected(ports):
     blob, consensus = ports
     with open_ports(blob, consensus) as store:
         fill(store)
@@ -67,7 +67,7 @@ def test_a_stale_initialisation_of_the_store_its_pulses_and_timelines_is_rejecte
         assert read_all(store) == content
 
 
-def test_a_process_that_opens_a_shard_with_other_columns_is_told(ports):
+def test_s36_a_process_that_opens_a_shard_with_other_columns_is_told(ports):
     with open_ports(*ports) as store:
         fill(store)
         with pytest.raises(SchemaError, match=r"shard orders exists with other columns \(id, name"):
@@ -76,7 +76,7 @@ def test_a_process_that_opens_a_shard_with_other_columns_is_told(ports):
             store.shard("orders", COLUMNS, ["name"])
 
 
-def test_a_name_that_is_used_again_is_a_new_shard_and_old_handles_say_so(ports):
+def test_s36_a_name_that_is_used_again_is_a_new_shard_and_old_handles_say_so(ports):
     blob, consensus = ports
     with open_ports(blob, consensus) as store:
         old = store.shard("orders", COLUMNS, ["id"])
@@ -106,7 +106,7 @@ def test_a_name_that_is_used_again_is_a_new_shard_and_old_handles_say_so(ports):
         assert new.snapshot().to_arrow().to_pylist() == [{"other": "x"}]
 
 
-def test_what_a_creation_that_died_left_behind_does_not_stop_the_next_one(tmp_path):
+def test_s36_what_a_creation_that_died_left_behind_does_not_stop_the_next_one(tmp_path):
     path = tmp_path / "lake"
     path.mkdir()
     (path / ".new-000000000000000000000000").write_bytes(b"half")
@@ -129,7 +129,7 @@ CREATOR = """
 
 
 @pytest.mark.process
-def test_processes_that_create_the_same_store_and_shard_at_once_agree_on_one_id(tmp_path):
+def test_s36_processes_that_create_the_same_store_and_shard_at_once_agree_on_one_id(tmp_path):
     script, path = textwrap.dedent(CREATOR), str(tmp_path / "lake")
     racers = [
         subprocess.Popen(

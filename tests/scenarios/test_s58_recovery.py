@@ -100,7 +100,7 @@ def _left(sim: Simulation) -> tuple[Place, str]:
 
     def opened(store: Store) -> str:
         handles = Handles(store.env, NAME)
-        handle = handles.open(Journal(store.env, NAME).refresh())
+        handle = handles.open(Journal(store.env, NAME).refresh)
         rows = staged_rows([{"id": 99, "amount": 1}], parse(place.text).tables[0], 0)
         handles.insert(handle, 0, "orders", packed_rows(rows), 1)
         return handle

@@ -102,19 +102,19 @@ def losses(disk_type, remains):
 
 
 @pytest.mark.parametrize("remains", REMAINS)
-def test_an_acknowledged_append_survives_a_power_cut_at_every_call(remains):
+def test_s83_an_acknowledged_append_survives_a_power_cut_at_every_call(remains):
     lost, cuts = losses(ForgetfulDisk, remains)
     assert cuts > 50, "appends, compactions, manifests and deletions were all cut"
     assert lost == {}
 
 
 @pytest.mark.parametrize("mutant", [NoFolderSync, NoFileSync])
-def test_a_store_that_does_not_sync_is_caught(mutant):
+def test_s83_a_store_that_does_not_sync_is_caught(mutant):
     lost, _ = losses(mutant, None)
     assert lost
 
 
-def test_upkeep_deletes_nothing_before_what_replaces_it_is_durable():
+def test_s83_upkeep_deletes_nothing_before_what_replaces_it_is_durable():
     """Without any cut: all rows are there, from fewer objects than were put."""
     machine = Machine(ForgetfulDisk())
     assert not machine.work(None)
@@ -123,7 +123,7 @@ def test_upkeep_deletes_nothing_before_what_replaces_it_is_durable():
     assert len(machine.acknowledged) == 3 * APPENDS
 
 
-def test_every_commit_of_the_consensus_file_is_synced(tmp_path):
+def test_s83_every_commit_of_the_consensus_file_is_synced(tmp_path):
     """WAL with FULL syncs the log at each commit: acknowledged is on the disk (SQLite's words)."""
     consensus = SqliteConsensus(tmp_path / "consensus.db")
     for lane in (consensus._writing, consensus._reading):
@@ -135,7 +135,7 @@ def test_every_commit_of_the_consensus_file_is_synced(tmp_path):
     consensus.close()
 
 
-def test_what_is_acknowledged_is_in_the_files_and_not_in_the_process(tmp_path):
+def test_s83_what_is_acknowledged_is_in_the_files_and_not_in_the_process(tmp_path):
     """The files as they are at this moment, without a goodbye, hold every version."""
     consensus = SqliteConsensus(tmp_path / "consensus.db")
     for number in range(5):

@@ -126,14 +126,14 @@ def verdict(folder, content, name):
     return "same" if found == content else "silently wrong"
 
 
-def test_the_specimen_has_every_kind_of_object(whole):
+def test_s84_the_specimen_has_every_kind_of_object(whole):
     kinds = {kind_of(key) for key in whole.objects()}
     kinds |= {kind_of(key) for key, _, _ in whole.versions()}
     assert kinds == KINDS
 
 
 @pytest.mark.parametrize("kind", sorted(BLOB_KINDS.values()))
-def test_a_damaged_object_is_refused_by_name_and_statistics_rule_nothing_out(
+def test_s84_a_damaged_object_is_refused_by_name_and_statistics_rule_nothing_out(
     kind, whole, content, tmp_path
 ):
     chance = random.Random(f"{SEED} {kind}")
@@ -156,7 +156,7 @@ def test_a_damaged_object_is_refused_by_name_and_statistics_rule_nothing_out(
 
 
 @pytest.mark.parametrize("kind", sorted(BLOB_KINDS.values()))
-def test_a_missing_object_is_named(kind, whole, content, tmp_path):
+def test_s84_a_missing_object_is_named(kind, whole, content, tmp_path):
     folder = whole.copy(tmp_path / "lake")
     keys = [key for key in whole.objects() if kind_of(key) == kind]
     for key in keys:
@@ -168,7 +168,7 @@ def test_a_missing_object_is_named(kind, whole, content, tmp_path):
         path.write_bytes(intact)
 
 
-def test_a_damaged_version_of_any_key_is_refused_by_name(whole, content, tmp_path):
+def test_s84_a_damaged_version_of_any_key_is_refused_by_name(whole, content, tmp_path):
     """Every version that a reader needs: the last one of each key included."""
     chance = random.Random(SEED)
     folder = whole.copy(tmp_path / "lake")
@@ -206,7 +206,7 @@ DISORDERS = {
 
 @pytest.mark.parametrize("disorder", DISORDERS)
 @pytest.mark.parametrize("shard", ["notes", "orders", "stock"])
-def test_versions_out_of_order_are_refused(disorder, shard, whole, content, tmp_path):
+def test_s84_versions_out_of_order_are_refused(disorder, shard, whole, content, tmp_path):
     folder = whole.copy(tmp_path / "lake")
     key = f"shard/{shard}"
     versions = [(n, data) for k, n, data in whole.versions() if k == key]
@@ -222,7 +222,7 @@ def test_versions_out_of_order_are_refused(disorder, shard, whole, content, tmp_
     assert folder.read() == content
 
 
-def test_two_parts_or_two_lists_in_each_others_place_are_refused(whole, content, tmp_path):
+def test_s84_two_parts_or_two_lists_in_each_others_place_are_refused(whole, content, tmp_path):
     folder = whole.copy(tmp_path / "lake")
     parts = [path for key, path in folder.objects().items() if kind_of(key) == "part"]
     for one, other in pairwise(parts):
@@ -238,7 +238,7 @@ def test_two_parts_or_two_lists_in_each_others_place_are_refused(whole, content,
     assert folder.read() == content
 
 
-def test_a_flip_anywhere_in_the_consensus_file_is_never_a_silent_wrong_answer(
+def test_s84_a_flip_anywhere_in_the_consensus_file_is_never_a_silent_wrong_answer(
     whole, content, tmp_path
 ):
     """The whole file, SQLite's own pages included: refused, or without effect."""
@@ -268,7 +268,7 @@ class Contradiction(MemoryConsensus):
         return CasResult.MISMATCH if self.broken else super().compare_and_set(key, new)
 
 
-def test_a_version_that_can_neither_be_written_nor_read_is_an_error_and_not_an_endless_loop():
+def test_s84_a_version_that_can_neither_be_written_nor_read_is_an_error_and_not_an_endless_loop():
     consensus = Contradiction(lambda: 0)
     store = open_ports(MemoryBlob(), consensus)
     shard = store.shard("orders", COLUMNS)
@@ -279,7 +279,7 @@ def test_a_version_that_can_neither_be_written_nor_read_is_an_error_and_not_an_e
     store.close()
 
 
-def test_what_nothing_refers_to_is_ignored(whole, content, tmp_path):
+def test_s84_what_nothing_refers_to_is_ignored(whole, content, tmp_path):
     """Half-written objects and strangers' files have no effect, wherever they lie."""
     folder = whole.copy(tmp_path / "lake")
     part = next(path for key, path in folder.objects().items() if kind_of(key) == "part")
@@ -304,7 +304,7 @@ def test_what_nothing_refers_to_is_ignored(whole, content, tmp_path):
         assert orders.snapshot().count() == len(content["orders as of 8"]) + 1
 
 
-def test_nothing_is_lost_by_a_read_that_failed(whole, content, tmp_path):
+def test_s84_nothing_is_lost_by_a_read_that_failed(whole, content, tmp_path):
     """After the refusal the shard still takes appends, and once mended shows all rows."""
     folder = whole.copy(tmp_path / "lake")
     part = next(path for key, path in folder.objects().items() if kind_of(key) == "part")

@@ -86,7 +86,7 @@ def every_call(_call, _key):
     return True
 
 
-def test_upkeep_without_a_crash_writes_a_manifest_and_truncates():
+def test_s85_upkeep_without_a_crash_writes_a_manifest_and_truncates():
     lab = Lab()
     lab.prepare()
     assert not lab.tend_and_die(10**9, BEFORE, every_call)
@@ -96,7 +96,7 @@ def test_upkeep_without_a_crash_writes_a_manifest_and_truncates():
 
 
 @pytest.mark.parametrize("kind", [BEFORE, AFTER])
-def test_a_crash_at_any_call_of_upkeep_loses_nothing_and_two_recoveries_are_the_same(kind):
+def test_s85_a_crash_at_any_call_of_upkeep_loses_nothing_and_two_recoveries_are_the_same(kind):
     nth = 0
     while True:
         lab = Lab()
@@ -129,7 +129,7 @@ POINTS = {
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_crash_at_a_named_point_is_repaired_by_the_next_round(point):
+def test_s85_a_crash_at_a_named_point_is_repaired_by_the_next_round(point):
     kind, matches = POINTS[point]
     nth = 0
     while True:
@@ -151,7 +151,7 @@ def test_a_crash_at_a_named_point_is_repaired_by_the_next_round(point):
     assert nth >= 1, "the point was reached"
 
 
-def test_a_manifest_that_was_never_published_is_never_read():
+def test_s85_a_manifest_that_was_never_published_is_never_read():
     """Its data is there, and nothing of it counts: not even if it lies."""
     lab = Lab()
     lab.prepare()
@@ -163,7 +163,7 @@ def test_a_manifest_that_was_never_published_is_never_read():
     assert lab.recover()[0] == lab.rows
 
 
-def test_records_below_a_manifest_may_be_cut_at_any_place():
+def test_s85_records_below_a_manifest_may_be_cut_at_any_place():
     """A truncation is per key and may stop anywhere below the manifest."""
     lab = Lab()
     lab.prepare()
