@@ -53,6 +53,11 @@ class Delta:
         found: Any = self._ask(what="stream", table=table, **told)["batches"]
         return [float(each) for each in found]
 
+    def publish(self, plain: Path, servers: str, topic: str) -> float:
+        """Spark's own Kafka sink, at least once, with the rows of Parquet files; the seconds."""
+        told = {"plain": str(plain), "servers": servers, "topic": topic}
+        return float(self._ask(what="publish", table="", **told)["seconds"])
+
     def _ask(self, **request: str) -> dict[str, float]:
         assert self._process.stdin is not None
         print(json.dumps(request), file=self._process.stdin, flush=True)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from orders import say
 from report import Point, finish, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -33,6 +34,11 @@ def plans(options: argparse.Namespace) -> list[Plan]:
     return [Plan(options.kills, options.transactions, options.engine, seed=options.seed)]
 
 
+def report_every_tenth(kills: int, committed: int) -> None:
+    if not kills % 10:
+        say(f"{kills} kills, {committed:,} transactions")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--kills", type=int, default=100)
@@ -46,7 +52,7 @@ def main() -> int:
     for plan in plans(options):
         with tempfile.TemporaryDirectory(prefix="replay-") as scratch:
             folder: Path = options.folder or Path(scratch)
-            outcome = Killing(folder / plan.engine, plan).run()
+            outcome = Killing(folder / plan.engine, plan, report_every_tenth).run()
         for what in outcome.wrong:
             print(f"DIFFERENCE {what}")
         rows = [[what, f"{count:,}"] for what, count in outcome.facts().items()]

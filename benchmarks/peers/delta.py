@@ -86,6 +86,14 @@ def stream(spark: SparkSession, table: str, request: dict[str, str]) -> list[flo
     return [each.batchDuration / 1000 for each in done]
 
 
+def publish(spark: SparkSession, request: dict[str, str]) -> None:
+    """Each row as a message, by Spark's own sink."""
+    rows = spark.read.schema(LAYOUT).parquet(request["plain"])
+    messages = rows.selectExpr("to_json(struct(id)) AS key", "to_json(struct(*)) AS value")
+    sink = messages.write.format("kafka").option("kafka.bootstrap.servers", request["servers"])
+    sink.option("topic", request["topic"]).save()
+
+
 def counts(spark: SparkSession, table: str) -> dict[str, int]:
     """What Delta says of its last operation."""
     found = spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").collect()[0]
@@ -101,6 +109,9 @@ def answer(spark: SparkSession, request: dict[str, str], folder: str, number: in
     begin = time.perf_counter()
     if request["what"] == "load":
         load(spark, table, request["plain"])
+        return {"seconds": time.perf_counter() - begin}
+    if request["what"] == "publish":
+        publish(spark, request)
         return {"seconds": time.perf_counter() - begin}
     if request["what"] == "stream":
         return {"batches": stream(spark, table, request)}
