@@ -1,6 +1,10 @@
 """A real cluster is asked about topics: what is there, what is not, and who may not ask."""
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+
 import pytest
+from confluent_kafka import OFFSET_INVALID
 from tests.broker.broker import PASSWORD, USER
 
 from strandline.connectors.kafka_cluster import Cluster, kafka_module
@@ -113,3 +117,32 @@ def test_a_setting_that_librdkafka_refuses_is_named_without_its_secret():
     with pytest.raises(UsageError, match=r"security\.protocol") as refused:
         cluster_of("127.0.0.1:1", "t", security_protocol="env:WRONG")
     assert WRONG not in str(refused.value)
+
+
+class Interrupted:
+    """A client whose connection breaks while it is asked for offsets: its first answers have none,
+    and no error either. The end of a topic is asked for last."""
+
+    def __init__(self, client, answers):
+        self._client, self._left = client, answers
+
+    def list_offsets(self, places, **more):
+        if not self._left.pop(0):
+            return self._client.list_offsets(places, **more)
+        empty = Future()
+        empty.set_result(SimpleNamespace(offset=OFFSET_INVALID))
+        return dict.fromkeys(places, empty)
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("breaks", [[True, False], [False, True]], ids=["first", "end"])
+def test_s24_an_answer_without_an_offset_is_asked_for_again(broker, topics, breaks):
+    name = topics.make()
+    topics.write(name, [b"a"])
+    cluster = cluster_of(broker.address, name)
+    left = [*breaks, False, False]
+    cluster._client = Interrupted(cluster._client, left)
+    assert cluster.find().partitions == {"0": Bounds(0, 1)}
+    assert not left

@@ -11,6 +11,7 @@ from tests.kills.inputs import Generated, Written
 from tests.kills.judge import against_oracle
 from tests.kills.shop import GENERATED, Event, program
 from tests.kills.watch import NAME, Watch
+from tests.spark.jobs import last_job
 
 import strandline
 from strandline.connectors import kafka
@@ -65,12 +66,13 @@ def refused(*_: object) -> None:
     raise AssertionError("rows of a topic are for tasks, and not for the driver")
 
 
-def tasks_of(spark, jobs: int) -> list[int]:
-    """How many tasks each stage of the latest jobs had, all but the first so many."""
+def tasks_of(spark, after: int) -> list[int]:
+    """How many tasks each stage of the jobs after this one had."""
     tracker = spark.sparkContext.statusTracker()
     found = [
         tracker.getStageInfo(stage)
-        for job in sorted(tracker.getJobIdsForGroup(None))[jobs:]
+        for job in tracker.getJobIdsForGroup(None)
+        if job > after
         for stage in tracker.getJobInfo(job).stageIds
     ]
     return [each.numTasks for each in found if each is not None]
@@ -82,7 +84,7 @@ def test_s72_tasks_read_exact_ranges_of_a_broker_and_a_replay_verifies(
     monkeypatch.setattr(kafka, "fetch", refused)
     shop, folder = Shop(topics, seed=5), tmp_path / "lake"
     shop.write(40)
-    jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+    before = last_job(spark)
     engine = spark_engine(spark)
     with strandline.open(str(folder), upkeep=False) as store:
         with store.pipeline(NAME, shop.text(), settings=SETTINGS, engine=engine) as pipeline:
@@ -97,7 +99,7 @@ def test_s72_tasks_read_exact_ranges_of_a_broker_and_a_replay_verifies(
             pipeline.run(until_idle=True)
             last = pipeline.committed.time
             assert [each.t for each in pipeline.replay()] == list(range(last))
-        assert max(tasks_of(spark, jobs)) > PARTITIONS, "one task for each piece of a partition"
+        assert max(tasks_of(spark, before)) > PARTITIONS, "one task for each piece of a partition"
         monkeypatch.undo()
         with store.pipeline(NAME, shop.text(), engine=arrow_engine) as other:
             noted = [each.noted for each in other.replay()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.spark.jobs import last_job
 from tests.spark.transactions import Transactions, message
 
 import strandline
@@ -255,18 +256,14 @@ def test_digests_do_not_depend_on_how_spark_computes(store, computer, spark):
     shop.close()
 
 
-def spark_jobs(spark):
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
-
-
 def test_a_keyed_table_and_a_linear_view_cost_three_jobs(store, computer, spark):
     text = "".join(SHOP.partition("CREATE MATERIALIZED VIEW larger")[:1])
     shop = Transactions(store, text, computer)
     for time in range(3):
         intake = shop.staged("orders", [order(key, 1, time + key) for key in range(30)])
-        before = spark_jobs(spark)
+        before = last_job(spark)
         shop.land(computer.compute(shop.work(intake)))
-        assert spark_jobs(spark) - before <= 3
+        assert last_job(spark) - before == 3
         assert computer.jobs == 3
     shop.close()
 

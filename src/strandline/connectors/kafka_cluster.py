@@ -258,6 +258,9 @@ class Cluster:
                 raise self._failed(refused) from None
             self._complaints.hear(refused.args[0])
             return None
+        if any(each < 0 for each in (*low.values(), *high.values())):
+            # No offset and no error: librdkafka says so of a connection that broke in between.
+            return None
         return {str(each): Bounds(low[each], high[each]) for each in partitions}
 
     def _numbers(self, asked: Mapping[TopicPartition, Future[Offset]]) -> dict[int, int]:
