@@ -37,6 +37,9 @@ class Stepping:
     def partitions(self, topic: str) -> int:
         return self._cluster.partitions(topic)
 
+    def identity(self, topic: str) -> int | None:
+        return self._cluster.identity(topic)
+
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         self._step("create")
         self._cluster.create(topic, partitions, config)

@@ -1,6 +1,7 @@
 """A real cluster is asked about topics: what is there, what is not, and who may not ask."""
 
 from concurrent.futures import Future
+from threading import Timer
 from types import SimpleNamespace
 
 import pytest
@@ -94,6 +95,39 @@ def test_s89_a_wrong_password_is_permanent_and_named_without_it(broker, topics):
     with pytest.raises(UsageError, match=r"kafka\.sasl") as refused:
         login(broker, name, "env:WRONG").find()
     assert WRONG not in str(refused.value)
+
+
+class Slow:
+    """A client whose answers take a while; meanwhile a connection that it makes anew complains."""
+
+    def __init__(self, client, complains):
+        self._client, self._complains = client, complains
+
+    def describe_topics(self, topics):
+        asked = self._client.describe_topics(topics)
+        for each in asked.values():
+            each.result(10)
+        self._complains()
+        later = {name: Future() for name in asked}
+        for name, each in asked.items():
+            Timer(0.3, later[name].set_result, [each.result()]).start()
+        return later
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "meanwhile"])
+def test_who_was_let_in_is_not_sent_away_by_what_one_connection_says_later(broker, topics, before):
+    """A broker that restarts may break off a handshake, days after the login."""
+    cluster = login(broker, topics.make(), "env:RIGHT")
+    assert cluster.find() is not None
+    told = SimpleNamespace(name=lambda: "_SSL", str=lambda: "SSL handshake failed")
+    if before:
+        cluster._complaints(told)
+    complains = (lambda: None) if before else (lambda: cluster._complaints(told))
+    cluster._client = Slow(cluster._client, complains)
+    assert cluster.find() is not None
 
 
 def test_s89_a_broker_that_is_not_there_may_come():

@@ -13,7 +13,7 @@ from tests.scenarios.kafka_place import PROGRESS, TOPIC, lose, nothing, options
 from strandline.connectors.kafka_sink import KafkaSink
 from strandline.connectors.kafka_target import target_of, transactional_id
 from strandline.connectors.sink import NOTHING_YET, Progress
-from strandline.errors import SinkFencedError, SinkStoppedError
+from strandline.errors import SinkError, SinkFencedError, SinkStoppedError
 from strandline.testing.broker import Broker, Fate, ModelCluster
 from strandline.testing.conformance_sink import WHAT
 
@@ -239,3 +239,63 @@ def _epoch(sinks: Sinks, lineage: str) -> int:
 
 def _marks(sinks: Sinks, progress: str) -> list[object]:
     return [each for one in sinks.broker.log.topics[progress] for each in one.committed()]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("names", [("L1", "L2"), ("x", "y"), ("A", "B"), ("A", "C")])
+def test_who_was_replaced_does_not_go_on_wherever_progress_lies(
+    partitions: int, names: tuple[str, str]
+) -> None:
+    """Records of several partitions are in no order: the store tells who came later."""
+    first, second = names
+    sinks = Sinks()
+    sinks.broker.log.grow(PROGRESS, partitions)
+    sinks.broker.log.policies[PROGRESS] = "compact"
+    sinks.delivered(first, 0, OLD)
+    sinks.delivered(second, 5, NEW, first)
+    back = sinks.new(first, (second,))
+    back._newer = (second,)
+    back.prepare()
+    with pytest.raises(SinkStoppedError, match=f"lineage {second} has replaced it"):
+        back.progress()
+    assert sinks.held() == {2: "new"}
+
+
+def test_a_topic_made_anew_under_a_publisher_is_told_by_the_model_as_well() -> None:
+    sinks = Sinks()
+    sink = sinks.delivered("first", 0, OLD)
+    del sinks.broker.log.topics[TOPIC]
+    sinks.broker.log.grow(TOPIC, 1)
+    with pytest.raises(SinkStoppedError, match="made anew"):
+        sink.deliver(1, 1, [batch(NEW)])
+    with pytest.raises(SinkStoppedError, match="made anew"):
+        sinks.opened("first")
+    assert sinks.held() == {}
+
+
+def test_a_topic_that_is_not_known_for_a_moment_stops_nobody() -> None:
+    """A broker that has just started may not know yet what there is."""
+    sinks = Sinks()
+    sink = sinks.delivered("first", 0, OLD)
+    topic = sinks.broker.log.topics.pop(TOPIC)
+    with pytest.raises(SinkError, match="is not there, or the broker does not know it yet") as away:
+        sink.deliver(1, 1, [batch(NEW)])
+    assert not isinstance(away.value, SinkStoppedError)
+    sinks.broker.log.topics[TOPIC] = topic
+    opened = sinks.opened("first")
+    opened.deliver(1, 1, [batch(NEW)])
+
+
+def test_a_cluster_that_begins_to_tell_ids_stops_nobody_and_counts_from_then_on() -> None:
+    sinks = Sinks()
+    identity = sinks.broker.log.identities
+    sinks.broker.log.grow(TOPIC, 1)
+    known, identity[TOPIC] = identity[TOPIC], 0
+    sink = sinks.delivered("first", 0, OLD)
+    identity[TOPIC] = known
+    sink.deliver(1, 1, [batch(NEW)])
+    identity[TOPIC] = 0
+    sinks.opened("first").deliver(2, 1, [batch(OLD)])
+    identity[TOPIC] = known + 1
+    with pytest.raises(SinkStoppedError, match="is another one"):
+        sinks.opened("first")

@@ -1,6 +1,7 @@
 """What of a topic comes next: starts, shares, pieces; and what is lost, by name."""
 
 import pytest
+from confluent_kafka import Uuid
 from hypothesis import given, strategies as st
 
 from strandline.connectors.kafka_options import EARLIEST, LATEST
@@ -88,6 +89,21 @@ def test_what_is_there_is_not_lost():
 def test_an_identity_is_stable_and_fits_a_double():
     assert identity_of("e3ijyu3jQKWNxL2MwBq74Q") == 26929914749542
     assert identity_of("a") != identity_of("b")
+    assert identity_of(str(Uuid(0, 0))) == 0
+
+
+def test_a_cluster_that_gives_topics_no_ids_is_not_judged_by_them_and_may_begin_to():
+    without = Found("orders", 0, FOUND.partitions)
+    first = next_range(without, {"0": 2, "1": 0}, 4)
+    assert TOPIC not in first.parts
+    after = first.after({})
+    assert lost(FOUND, "orders", {each: (at, at) for each, at in after.items()}) is None
+    later = next_range(FOUND, after, None)
+    assert later.follows(after)
+    position = later.after(after)
+    assert position[TOPIC] == 7
+    assert lost(without, "orders", {each: (at, at) for each, at in position.items()}) is None
+    assert next_range(without, position, None).follows(position)
 
 
 backlogs = st.dictionaries(

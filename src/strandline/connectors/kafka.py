@@ -159,4 +159,4 @@ def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:
 
 def _position(found: Found) -> Position:
     ends = {each: bounds.high for each, bounds in found.partitions.items()}
-    return {**ends, TOPIC: found.identity}
+    return {**ends, TOPIC: found.identity} if found.identity else ends

@@ -101,6 +101,10 @@ class KafkaCluster:
         found = self._found(topic)
         return 0 if found is None else len(found.partitions)
 
+    def identity(self, topic: str) -> int | None:
+        found = _translated(lambda: self._asker(topic).find(bounds=False))
+        return None if found is None else found.identity
+
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         asker = _translated(lambda: self._asker(topic))
         _translated(lambda: asker.create(partitions, config))

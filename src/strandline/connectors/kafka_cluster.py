@@ -98,13 +98,15 @@ class Complaints:
         self.names: set[str] = set()
         """The errors that were told so far."""
         self.count = 0
+        self._answered = False
 
     def __call__(self, error: KafkaError) -> None:
         """What the library calls, in the middle of its own work."""
         text = self.shown(error)
         self.count += 1
         self.names.add(error.name())
-        self._refusal = self._refusal or self._permanent(error.name(), text)
+        if not self._answered:
+            self._refusal = self._refusal or self._permanent(error.name(), text)
         if error.name() != "_ALL_BROKERS_DOWN":
             self.last = text
 
@@ -114,10 +116,17 @@ class Complaints:
 
     def hear(self, error: KafkaError | None = None) -> None:
         """Raise if something was said, now or before, that waiting can't mend."""
+        refusal = None
         if error is not None:
             self(error)
-        if self._refusal is not None:
-            raise UsageError(self._refusal)
+            refusal = self._permanent(error.name(), self.shown(error))
+        if refusal or self._refusal:
+            raise UsageError(refusal or self._refusal)
+
+    def answered(self) -> None:
+        """The client has logged in: what it says from here on beside its answers, of a connection
+        that it makes anew, may pass. If it does not, whoever opens a new one is told."""
+        self._answered, self._refusal = True, None
 
     def made(self, make: Callable[[dict[str, object]], Answer]) -> Answer:
         """A client with the settings; those that librdkafka refuses are named."""
@@ -269,10 +278,13 @@ class Cluster:
     def _wait(self, asked: Future[Answer]) -> Answer:
         for _ in range(_slices(min(_ASKING_MS, self._topic.patience_ms))):
             try:
-                return asked.result(timeout=_SLICE_S)
+                answer = asked.result(timeout=_SLICE_S)
             except TimeoutError:
                 self._admin.poll(0)
                 self._complaints.hear()
+            else:
+                self._complaints.answered()
+                return answer
         raise SourceError(self._silence())
 
     def _failed(self, refused: KafkaException) -> SourceError:

@@ -2,7 +2,8 @@
 
 Beside its partitions a position holds `topic`: which topic of that name it is about, as a number
 made from the topic's id. Its ranges are empty. A topic that was deleted and made again has the
-same name and the same offsets, and other rows: without this it could not be told apart.
+same name and the same offsets, and other rows: without this it could not be told apart. Some
+clusters give topics no ids: then there is none, until they do.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ class Found(msgspec.Struct, frozen=True):
     partitions: dict[str, Bounds]
 
 
+_NO_ID = "A" * 22
+"""As the client writes the id of a topic whose cluster gives none."""
+
+
 def identity_of(topic_id: str) -> int:
-    """A topic's id as a number that any JSON reader keeps exact."""
+    """A topic's id as a number that any JSON reader keeps exact; 0 if it has none."""
+    if topic_id == _NO_ID:
+        return 0
     return int.from_bytes(hashlib.blake2b(topic_id.encode(), digest_size=6).digest(), "big")
 
 
@@ -87,7 +94,7 @@ def lost(found: Found | None, name: str, needed: Mapping[str, tuple[int, int]]) 
     if found is None:
         return f"{topic} does not exist any more"
     identity = needed.get(TOPIC, (found.identity, 0))[0]
-    if identity != found.identity:
+    if identity and found.identity and identity != found.identity:
         return (
             f"{topic} was deleted and made again: rows were taken from the one with id {identity}, "
             f"and this one has id {found.identity}"
@@ -128,7 +135,8 @@ def next_range(found: Found, begins: Position, most: int | None) -> Range:
     waiting = {each: bounds.high - begins[each] for each, bounds in found.partitions.items()}
     taken = _shared(waiting, most)
     parts = {each: (begins[each], begins[each] + taken[each]) for each in waiting}
-    return Range({**parts, TOPIC: (found.identity, found.identity)})
+    known = {TOPIC: (found.identity, found.identity)} if found.identity else {}
+    return Range({**parts, **known})
 
 
 def _shared(waiting: Mapping[str, int], most: int | None) -> dict[str, int]:

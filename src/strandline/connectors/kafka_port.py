@@ -82,6 +82,11 @@ class Cluster(Protocol):
         """How many it has; 0 if there is no such topic."""
         ...
 
+    def identity(self, topic: str) -> int | None:
+        """A number that is another one once the topic was dropped and made anew; 0 if the cluster
+        has none, `None` if there is no such topic, or whoever was asked does not know it yet."""
+        ...
+
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Make a topic. Harmless if it is there."""
         ...

@@ -47,6 +47,9 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     envelope: str
     settled: tuple[str, ...] = ()
     """Lineages whose beginning was not known, and whose keys were seen to in this topic."""
+    identity: int = 0
+    """Of the topic, since this was first left there: one that is made anew has another. 0 where
+    the cluster tells none, and in records that older versions have left."""
 
     @property
     def progress(self) -> Progress:
@@ -106,10 +109,12 @@ def left_by(records: Iterable[Record], lineage: str, topic: str) -> list[dict[st
     ]
 
 
-def replaced_by(records: Sequence[Record], lineage: str, mark: Mark) -> str:
+def replaced_by(
+    records: Sequence[Record], lineage: str, mark: Mark, newer: Sequence[str] = ()
+) -> str:
     """Another lineage that has delivered since this one did: its keys are gone. Empty if none.
 
-    Only records of one partition are in order.
+    Only records of one partition are in order; of those in others the store knows which are newer.
     """
     if mark.envelope not in KEYED:
         return ""
@@ -117,8 +122,8 @@ def replaced_by(records: Sequence[Record], lineage: str, mark: Mark) -> str:
     at = mine[-1] if mine else len(records)
     later = (
         each.lineage
-        for each in records[at + 1 :]
-        if each.partition == records[at].partition
+        for n, each in enumerate(records)
+        if (each.lineage in newer or (n > at and each.partition == records[at].partition))
         and each.lineage != lineage
         and _left(each, mark.topic)
         and each.mark.t > NOTHING_YET

@@ -161,6 +161,7 @@ class KafkaSink:
                 f"topic {self._target.topic} is past transaction {t} of e{epoch}: another "
                 "publisher was faster"
             )
+        identity = self._refuse_other(mark)
         self._mark = None
         stamp = Stamp(self._address, t, epoch)
         left, settled = ([], mark.settled) if mark.t > NOTHING_YET else self._inherited()
@@ -177,7 +178,9 @@ class KafkaSink:
         # A first one of an empty collection may have found nothing to delete, either: nothing has
         # to be in the topic, then.
         founded = mark.founded if sent else t
-        after = msgspec.structs.replace(mark, t=t, epoch=epoch, founded=founded, settled=settled)
+        after = msgspec.structs.replace(
+            mark, t=t, epoch=epoch, founded=founded, settled=settled, identity=identity
+        )
         self._leave(after)
 
     def read_back(self) -> ReadBack | None:
@@ -247,7 +250,8 @@ class KafkaSink:
         self, at: Progress, starts: dict[str, int], settled: tuple[str, ...] = ()
     ) -> Mark:
         topic, envelope = self._target.topic, self._target.form.envelope
-        return Mark(FORMAT, at.t, at.epoch, at.t, starts, topic, envelope, settled)
+        identity = self._cluster.identity(topic) or 0
+        return Mark(FORMAT, at.t, at.epoch, at.t, starts, topic, envelope, settled, identity)
 
     def _read_mark(self) -> Mark | None:
         return newest(self._records(), self._address.lineage)
@@ -315,7 +319,7 @@ class KafkaSink:
             )
 
     def _refuse_replaced(self, mark: Mark) -> None:
-        other = replaced_by(self._records(), self._address.lineage, mark)
+        other = replaced_by(self._records(), self._address.lineage, mark, self._newer)
         if other:
             raise self._replaced(mark.t, other)
 
@@ -336,16 +340,36 @@ class KafkaSink:
 
     def _insist(self, mark: Mark) -> None:
         """Stop if the topic can't be the one that the progress is about."""
+        self._refuse_other(mark)
         bounds = self._cluster.bounds(self._target.topic)
         highs = {str(each): high for each, (_, high) in bounds.items()}
         short = any(highs.get(each, -1) < start for each, start in mark.starts.items())
         more = any(high > mark.starts.get(each, 0) for each, high in highs.items())
         if short or (mark.t > mark.founded and not more):
+            raise self._made_anew(mark)
+
+    def _refuse_other(self, mark: Mark) -> int:
+        """Stop if the topic was made anew, which its offsets need not tell: who has it open writes
+        on into the new one, and then that has as many. The identity of the topic as it is."""
+        topic = self._target.topic
+        identity = self._cluster.identity(topic)
+        if identity is None:
+            raise SinkError(f"topic {topic} is not there, or the broker does not know it yet")
+        if identity and mark.identity and identity != mark.identity:
             raise SinkStoppedError(
-                f"topic {self._target.topic} does not have what was delivered up to {mark.t}: it "
-                "was made anew; bring it back, or give the sink another name, which begins with "
-                "all that there is"
+                f"topic {topic} is another one than that to which everything up to {mark.t} was "
+                "delivered: it was made anew; give the sink another name, which begins with all "
+                "that there is. If it is a copy that has all of it, name a progressTopic that does "
+                "not exist: then what the store has on record counts"
             )
+        return identity or mark.identity
+
+    def _made_anew(self, mark: Mark) -> SinkStoppedError:
+        return SinkStoppedError(
+            f"topic {self._target.topic} does not have what was delivered up to {mark.t}: it "
+            "was made anew; bring it back, or give the sink another name, which begins with "
+            "all that there is"
+        )
 
     def _refuse_empty(self, t: int, ends: Mapping[str, int]) -> None:
         if not any(ends.values()):

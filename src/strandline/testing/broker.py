@@ -134,6 +134,12 @@ class ModelCluster:
     def partitions(self, topic: str) -> int:
         return self._link.asked("metadata", lambda: len(self._log.topics.get(topic, ())))
 
+    def identity(self, topic: str) -> int | None:
+        def known() -> int | None:
+            return self._log.identities[topic] if topic in self._log.topics else None
+
+        return self._link.asked("metadata", known)
+
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         def created() -> None:
             if topic not in self._log.topics:

@@ -58,6 +58,8 @@ class Partition:
     entries: list[Entry] = field(default_factory=list)
     gone: list[Entry] = field(default_factory=list)
     """What retention or compaction removed: no reader sees it, and judges do."""
+    anew: bool = False
+    """Whether there was another one of its name before."""
     first: int = 0
     end: int = 0
     undecided: dict[int, int] = field(default_factory=dict)
@@ -151,6 +153,9 @@ class BrokerLog:
 
     def __init__(self, *, timeout_ms: float = 60_000, expiry_ms: float = 10**9) -> None:
         self.topics: dict[str, list[Partition]] = {}
+        self.identities: dict[str, int] = {}
+        """By topic: a number that no other topic had, of this name or another."""
+        self.made = 0
         self.policies: dict[str, str] = {}
         """By topic: its `cleanup.policy`; `delete` if nothing else was said."""
         self.owners: dict[str, Owner] = {}
@@ -201,7 +206,8 @@ class BrokerLog:
             return Answer.UNKNOWN
         partition = self.topics[topic][number]
         sequence, records = request
-        expected = partition.sequences.get(who, 0)
+        # One that was made anew knows nobody, and takes whatever number comes first.
+        expected = partition.sequences.get(who, sequence if partition.anew else 0)
         if sequence < expected:
             return Answer.DONE
         if owner.transaction is not None and owner.transaction.commits is not None:
@@ -279,8 +285,12 @@ class BrokerLog:
 
     def grow(self, topic: str, partitions: int) -> None:
         """Make a topic, or give it more partitions."""
+        anew = topic not in self.topics and topic in self.identities
+        if topic not in self.topics:
+            self.made += 1
+            self.identities[topic] = self.made
         held = self.topics.setdefault(topic, [])
-        held.extend(Partition() for _ in range(partitions - len(held)))
+        held.extend(Partition(anew=anew) for _ in range(partitions - len(held)))
 
 
 def partition_of(key: bytes, partitions: int) -> int:

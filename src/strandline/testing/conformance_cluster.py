@@ -88,6 +88,10 @@ def _a_topic_is_made_once(stand: ClusterStand) -> None:
     assert stand.new().partitions(name) == 3, "making a topic again changed it"
     assert stand.new().policy(name) == "compact", "a topic has not the policy that was asked for"
     assert stand.new().policy(stand.topic()) == "delete", "a topic has a policy of its own accord"
+    assert cluster.identity(f"{stand.prefix}nobody") is None, "a topic that is not there is told"
+    assert cluster.identity(name) == stand.new().identity(name), "a topic has two identities"
+    assert cluster.identity(name), "a topic has no identity"
+    assert cluster.identity(name) != cluster.identity(stand.topic()), "two topics are one"
     assert cluster.bounds(name) == {0: (0, 0), 1: (0, 0), 2: (0, 0)}
     assert stand.read(name) == []
 
