@@ -10,7 +10,18 @@ import pytest
 from tests.postgres.server import Server
 from tests.postgres.tables import Tables, tables_on
 
-from strandline.testing.conformance_sink import WHAT, founded, opened
+from strandline.connectors.postgres_progress import NAME
+from strandline.connectors.sink import Progress
+from strandline.errors import SinkStoppedError
+from strandline.testing.conformance_sink import (
+    WHAT,
+    changes,
+    expected,
+    founded,
+    has,
+    no_step,
+    opened,
+)
 
 NEWER = replace(WHAT, address=replace(WHAT.address, lineage="newer"))
 
@@ -85,3 +96,77 @@ def test_who_may_not_create_tables_uses_one_that_is_there(tables: Tables) -> Non
         login.execute(f"GRANT USAGE ON SCHEMA {tables.schema} TO strand")
     founded(tables.stand(("id",)), 1)
     assert tables.run("SELECT t FROM {p}") == [(1,)]
+
+
+def test_rows_are_counted_as_they_come_and_go(tables: Tables) -> None:
+    stand = tables.stand(("id",))
+    founded(stand, 0, 1, 2)
+    asked = "SELECT rows, (SELECT count(*) FROM {t}) FROM {p} WHERE holds"
+    assert tables.run(asked) == [(4, 4)]
+    founded(stand, 5, what=NEWER)
+    assert tables.run(asked) == [(2, 2)]
+
+
+def test_an_older_table_without_a_number_of_rows_gets_one_and_counts_what_comes(
+    tables: Tables,
+) -> None:
+    stand = tables.stand(("id",))
+    founded(stand, 0)
+    tables.run("ALTER TABLE {p} DROP COLUMN rows, DROP COLUMN rows_t")
+    found = stand.new(WHAT, no_step).read_back()
+    assert found is not None
+    assert sum(each.num_rows for each in found.rows) == 2
+    sink, progress = opened(stand)
+    assert progress == Progress(0, 1)
+    assert tables.run("SELECT rows FROM {p}") == [(0,)], "nobody knows yet"
+    sink.deliver(1, 1, changes(1, 0))
+    assert tables.run("SELECT rows FROM {p}") == [(1,)], "one more than before"
+    tables.run("TRUNCATE {t}")
+    with pytest.raises(SinkStoppedError, match="is empty"):
+        opened(stand)
+
+
+def test_more_may_go_than_was_counted(tables: Tables) -> None:
+    stand = tables.stand(("id",))
+    sink = founded(stand, 0)
+    tables.run("UPDATE {p} SET rows = 0")
+    sink.deliver(1, 1, changes(1, 0, rows=0))
+    assert (tables.run("SELECT rows FROM {p}"), len(tables.rows())) == ([(0,)], 1)
+
+
+def test_an_older_table_of_another_role_is_used_as_it_is(tables: Tables) -> None:
+    stand = tables.stand(("id",))
+    founded(stand, 0)
+    tables.run("ALTER TABLE {p} DROP COLUMN rows, DROP COLUMN rows_t")
+    with tables.server.superuser() as login:
+        login.execute(f"ALTER TABLE {tables.schema}.{NAME} OWNER TO postgres")
+        login.execute(f"GRANT SELECT, INSERT, UPDATE ON {tables.schema}.{NAME} TO strand")
+    founded(stand, 1)
+    founded(stand, 5, what=NEWER)
+    assert has(stand, expected(5), NEWER)
+
+
+def test_a_count_that_an_older_version_has_left_behind_is_not_believed(tables: Tables) -> None:
+    """It moved on without counting, and by right the table is empty by now."""
+    stand = tables.stand(("id",))
+    founded(stand, 0)
+    tables.run("UPDATE {p} SET t = 1")
+    tables.run("DELETE FROM {t}")
+    sink, progress = opened(stand)
+    assert progress == Progress(1, 1)
+    sink.deliver(2, 1, changes(2))
+    assert tables.run("SELECT rows, rows_t FROM {p}") == [(2, 2)]
+
+
+def test_an_older_table_that_somebody_reads_is_used_as_it_is(tables: Tables) -> None:
+    stand = tables.stand(("id",))
+    founded(stand, 0)
+    tables.run("ALTER TABLE {p} DROP COLUMN rows, DROP COLUMN rows_t")
+    with tables.server.superuser() as login:
+        login.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        login.execute(f"SELECT t FROM {tables.schema}.{NAME}")
+        sink, progress = opened(stand)
+        assert progress == Progress(0, 1)
+        sink.deliver(1, 1, changes(1, 0))
+    opened(stand)[0].deliver(2, 1, changes(2, 1))
+    assert tables.run("SELECT rows_t FROM {p}") == [(2,)]

@@ -299,7 +299,7 @@ def test_a_row_that_is_to_go_and_is_not_there_stops_it(
     with pytest.raises(SinkStoppedError, match="somebody else changed it"):
         sink.deliver(1, 1, changes(1, 0))
     assert tables.rows() == before, "nothing of it was written"
-    assert opened(stand)[1] == Progress(0, 1)
+    assert tables.state(WHAT)[0] == Progress(0, 1)
 
 
 def test_a_row_that_is_there_already_stops_it(tables: Tables) -> None:

@@ -8,6 +8,8 @@
     t, epoch  the progress; `t` is null before a first mark was left
     owner     whoever was prepared last; the same for all lineages of a target
     holds     whether the target's rows are of this lineage; true for one of them at most
+    rows      how many of them there are, or fewer: what came less what went, since it was counted
+    rows_t    the `t` that `rows` is about; versions that do not count leave both behind
 
 A transaction that delivers has locked all rows of its target, so two never deliver at once, and
 whoever is prepared waits for one that is under way.
@@ -18,8 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psycopg
 from psycopg import sql
 
+from strandline.connectors.postgres_session import LOCK_MS
 from strandline.connectors.sink import NOTHING_YET, Progress
 from strandline.errors import SinkError, SinkFencedError, SinkStoppedError, invariant
 from strandline.model.ids import printable
@@ -36,8 +40,24 @@ _CREATE = sql.SQL("""
 CREATE TABLE IF NOT EXISTS {marks} (
     address text PRIMARY KEY, store text NOT NULL, pipeline text NOT NULL, sink text NOT NULL,
     lineage text NOT NULL, target text NOT NULL, t bigint, epoch bigint NOT NULL,
-    owner text NOT NULL, holds boolean NOT NULL, changed timestamptz NOT NULL DEFAULT now())
+    owner text NOT NULL, holds boolean NOT NULL, changed timestamptz NOT NULL DEFAULT now(),
+    rows bigint NOT NULL DEFAULT 0, rows_t bigint)
 """)
+# Tables that are older have no such columns. They are looked for first: to add them takes the
+# table's owner and a lock that waits for every reader, also where they are there.
+_COUNTED = """
+SELECT EXISTS (SELECT FROM pg_attribute WHERE attname = 'rows_t' AND NOT attisdropped
+  AND attrelid = to_regclass(format('%%I.%%I', %s::text, %s::text)))
+"""
+_OURS = """
+SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
+WHERE oid = to_regclass(format('%%I.%%I', %s::text, %s::text))
+"""
+_COUNT = sql.SQL("""
+ALTER TABLE {marks} ADD COLUMN rows bigint NOT NULL DEFAULT 0, ADD COLUMN rows_t bigint
+""")
+_COUNT_MS = 200
+"""Everybody else waits behind whoever waits for the lock that this takes."""
 # IF NOT EXISTS does not see what is made at the same time: one after the other is safe.
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
@@ -54,16 +74,22 @@ INSERT INTO {marks} (address, store, pipeline, sink, lineage, target, epoch, own
 VALUES (%s, %s, %s, %s, %s, %s, 0, %s, false) ON CONFLICT (address) DO NOTHING
 """)
 _OWN = sql.SQL("UPDATE {marks} SET owner = %s WHERE target = %s")
-_READ = sql.SQL("SELECT t, epoch, owner, holds FROM {marks} WHERE address = %s")
+_READ = sql.SQL("SELECT t, epoch, owner, holds, {rows} FROM {marks} WHERE address = %s")
 _LOCK = sql.SQL("""
-SELECT address, t, epoch, owner, holds FROM {marks} WHERE target = %s ORDER BY address FOR UPDATE
+SELECT address, t, epoch, owner, holds, {rows} FROM {marks} WHERE target = %s
+ORDER BY address FOR UPDATE
 """)
 _FOUND = sql.SQL("""
 UPDATE {marks} SET t = %s, epoch = %s, holds = holds OR %s, changed = now()
 WHERE address = %s AND owner = %s AND t IS NULL
 """)
+_ROWS = sql.SQL("CASE WHEN rows_t = t THEN rows ELSE 0 END")
 _MOVE = sql.SQL("""
 UPDATE {marks} SET t = %s, epoch = %s, holds = true, changed = now() WHERE address = %s
+""")
+_MOVE_COUNTED = sql.SQL("""
+UPDATE {marks} SET t = %s, epoch = %s, rows = %s, rows_t = %s, holds = true, changed = now()
+WHERE address = %s
 """)
 _DROP = sql.SQL("UPDATE {marks} SET holds = false WHERE target = %s AND address <> %s AND holds")
 _EMPTIED = sql.SQL("UPDATE {marks} SET holds = false WHERE target = %s AND holds")
@@ -77,6 +103,8 @@ class Mark:
     owner: str
     holds: bool
     """Whether the target's rows are of this lineage."""
+    rows: int = 0
+    """How many of them the target has at least; 0 where nobody has counted."""
 
 
 class Marks:
@@ -86,7 +114,13 @@ class Marks:
         self._schema = schema
         self._target = target
         self._address = address
-        self._names = {"marks": sql.Identifier(schema, NAME)}
+        self._counted = False
+        """Whether the columns `rows` and `rows_t` are known to be there."""
+
+    @property
+    def _names(self) -> dict[str, sql.Composable]:
+        rows = _ROWS if self._counted else sql.Literal(0)
+        return {"marks": sql.Identifier(self._schema, NAME), "rows": rows}
 
     def exist(self, session: Session) -> bool:
         return bool(session.one(_THERE, (self._schema, NAME)))
@@ -99,6 +133,25 @@ class Marks:
         session.run(_ALONE, (f"{self._schema}.{NAME}",))
         if not self.exist(session):
             session.run(_CREATE.format(**self._names))
+        self._counted = self._count(session)
+
+    def _count(self, session: Session) -> bool:
+        """Whether rows are counted. In an older table of another role they are not, nor in one
+        that somebody is reading just now: that may take for ever, and counting can begin later."""
+        place = (self._schema, NAME)
+        if session.one(_COUNTED, place):
+            return True
+        if not session.one(_OURS, place):
+            return False
+        session.wait_for_locks(_COUNT_MS)
+        try:
+            with session.connection.transaction():
+                session.run(_COUNT.format(**self._names))
+        except psycopg.errors.LockNotAvailable:
+            return False
+        finally:
+            session.wait_for_locks(LOCK_MS)
+        return True
 
     def check_others(self, session: Session) -> None:
         """Refuse a table that another sink publishes to."""
@@ -167,17 +220,20 @@ class Marks:
         invariant(known is not None, "a sink delivers nothing before it is founded")
         return mark, any(each.holds for each in marks.values())
 
-    def move(self, session: Session, t: int, epoch: int, *, alone: bool) -> None:
+    def move(self, session: Session, to: Progress, rows: int, *, alone: bool) -> None:
         """Past a transaction; the rows are of this lineage from here on, if not before."""
         if not alone:
             session.run(_DROP.format(**self._names), (self._target, self._address.digest))
-        session.run(_MOVE.format(**self._names), (t, epoch, self._address.digest))
+        move, counted = (_MOVE_COUNTED, (rows, to.t)) if self._counted else (_MOVE, ())
+        told = (to.t, to.epoch, *counted, self._address.digest)
+        session.run(move.format(**self._names), told)
 
     def _fenced(self) -> SinkFencedError:
         return SinkFencedError(f"table {self._target} was taken over by another publisher")
 
 
 def _mark(row: Sequence[object]) -> Mark:
-    t, epoch, owner, holds = row
+    t, epoch, owner, holds, rows = row
     progress = Progress(t, epoch) if isinstance(t, int) and isinstance(epoch, int) else None
-    return Mark(progress, str(owner), bool(holds))
+    # What a lineage had before another one replaced it is not there any more.
+    return Mark(progress, str(owner), bool(holds), int(str(rows)) if holds else 0)

@@ -137,8 +137,23 @@ class PostgresSink:
             self._marks.check_store(self._session)
 
     def _own(self) -> None:
-        with self._session.connection.transaction():
-            self._marks.own(self._session, self._owner)
+        session = self._session
+        with session.connection.transaction():
+            self._marks.own(session, self._owner)
+            # Only now nobody delivers between the one question and the other.
+            mark = self._marks.read(session)
+            if mark is not None:
+                self._check_kept(mark)
+
+    def _check_kept(self, mark: Mark) -> None:
+        """Refuse to go on in a table that was emptied since: what it had would be missing."""
+        if mark.progress is None or not mark.rows or not self._table.is_empty(self._session):
+            return
+        raise SinkStoppedError(
+            f"table {self._table.name} is empty, and everything up to {mark.progress.t} was "
+            "delivered to it: it was emptied or made anew. Bring it back with its rows, or publish "
+            "to a new table"
+        )
 
     def progress(self) -> Progress | None:
         with self._session.meaning():
@@ -212,12 +227,16 @@ class PostgresSink:
                 if not mark.holds:
                     self._begin(mark, others=others)
                 counts = table.copy(session, batches, self._step)
+                if mark.rows and table.is_blank(session):
+                    self._check_kept(mark)
                 if mark.holds or table.is_empty(session):
                     table.apply(session, counts, self._step)
                 else:
                     table.replace(session, counts, self._step)
                 self._step("progress")
-                self._marks.move(session, t, epoch, alone=not others)
+                # If not all were counted, more may go than are known of.
+                rows = max(0, mark.rows + counts.came - counts.went)
+                self._marks.move(session, Progress(t, epoch), rows, alone=not others)
                 self._step("commit")
             self._known = Progress(t, epoch)
             self._step("reply")

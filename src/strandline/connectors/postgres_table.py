@@ -9,9 +9,11 @@ has changed the table.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
@@ -64,6 +66,12 @@ _ANY = sql.SQL("SELECT EXISTS (SELECT FROM {table})")
 _COUNT = sql.SQL("SELECT count(*) FROM {table}")
 _SIZE = """
 SELECT coalesce((SELECT sum(pg_table_size(relid)) FROM pg_partition_tree(it)), pg_table_size(it))
+FROM to_regclass(format('%%I.%%I', %s::text, %s::text)) AS it
+"""
+_KEEP = sql.SQL("LOCK TABLE ONLY {table} IN ROW EXCLUSIVE MODE")
+_BLANK = """
+SELECT 0 = coalesce(
+  (SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree(it)), pg_relation_size(it))
 FROM to_regclass(format('%%I.%%I', %s::text, %s::text)) AS it
 """
 _SELECT = sql.SQL("SELECT {names} FROM {table}")
@@ -220,6 +228,17 @@ class TargetTable:
         # Rows that are gone and not yet cleared away are passed over one by one.
         session.expect(self._reading_ms(session))
         return not session.one(_ANY.format(**self._words))
+
+    def is_blank(self, session: Session) -> bool:
+        """Whether it looks as if it was cut or made anew: no page is in use.
+
+        That costs the same for any table, so every delivery can ask. Until the end of the
+        transaction nobody does so: this is the lock that writing takes. Who may write some columns
+        only may not take it, and asks without.
+        """
+        with suppress(psycopg.errors.InsufficientPrivilege), session.connection.transaction():
+            session.run(_KEEP.format(**self._words))
+        return bool(session.one(_BLANK, self._place))
 
     def copy(
         self, session: Session, batches: Iterable[pa.RecordBatch], step: Callable[[str], None]
