@@ -129,6 +129,21 @@ def test_files_are_taken_in_the_order_of_their_paths_within_the_limits(tmp_path)
     assert [*source.plan({}, Limits(bytes=1)).parts] == [*source.plan({}, Limits(rows=1)).parts]
 
 
+def test_files_are_taken_in_the_order_in_which_their_rows_count(tmp_path):
+    """Of one key the last row counts, and rows are ordered by partition: `path@digest`."""
+    for name in ("orders", "orders-1", "orders.json", "ordersA"):
+        (tmp_path / name).write_bytes(b"{}\n")
+    source = Files({"path": str(tmp_path), "transaction": "file"})
+    partitions, position = [], {}
+    while (taken := source.plan(position, Limits())) is not None:
+        partitions += taken.parts
+        position = taken.after(position)
+    assert partitions == sorted(partitions)
+    assert [path_of(each) for each in partitions] == [
+        "orders-1", "orders.json", "orders", "ordersA"
+    ]  # fmt: skip
+
+
 def test_a_file_that_was_taken_is_not_taken_again_when_it_changes(tmp_path):
     (tmp_path / "a").write_bytes(b"{}\n")
     source = Files({"path": str(tmp_path)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,11 +38,44 @@ def test_large_insertions_are_several_files(table: Table, monkeypatch: pytest.Mo
     steps: list[str] = []
     begun = Writing(table, COLUMNS, steps.append)
     assert begun.insert(iter(batches(1, 2, -1, 1)), COLUMNS).num_rows == 100
-    assert steps == ["write"] * 3
+    assert steps == ["write"] * 4
     with table.transaction() as change:
         begun.into(change.update_snapshot())
     assert table.scan().to_arrow().num_rows == 400
-    assert len(list(table.scan().plan_files())) == 3
+    assert len(list(table.scan().plan_files())) == 4
+
+
+def test_one_change_of_many_copies_is_written_in_slices(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a row that occurs more often than memory can hold."""
+    monkeypatch.setattr(iceberg_files, "_INSERTED_MAX", 800)
+    changes = pa.RecordBatch.from_pydict({"id": [1, 2, 3], "_diff": [1, 1_000, 3]}, CHANGES)
+    sizes: list[int] = []
+    real = Writing._write
+
+    def write(self: Writing, pieces: list[pa.Table]) -> None:
+        sizes.append(sum(each.nbytes for each in pieces))
+        real(self, pieces)
+
+    monkeypatch.setattr(Writing, "_write", write)
+    begun = Writing(table, COLUMNS, str)
+    assert begun.insert(iter([changes]), COLUMNS).num_rows == 0
+    assert len(sizes) > 5
+    assert max(sizes) <= 2 * 800
+    with table.transaction() as change:
+        begun.into(change.update_snapshot())
+    assert Counter(table.scan().to_arrow()["id"].to_pylist()) == {1: 1, 2: 1_000, 3: 3}
+
+
+def test_a_slice_is_bounded_whichever_row_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg_files, "_INSERTED_MAX", 4_000)
+    texts = ["x" * 1_000, *(str(n) for n in range(100))]
+    diffs = [20, *range(1, 101)]
+    slices = list(iceberg_files._repeated(pa.table({"text": texts, "_diff": diffs})))
+    assert max(each.nbytes for each in slices) <= 4_000
+    found = Counter(pa.concat_tables(slices)["text"].to_pylist())
+    assert found == dict(zip(texts, diffs, strict=True))
 
 
 def test_what_did_not_count_is_deleted(table: Table) -> None:

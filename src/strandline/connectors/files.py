@@ -11,11 +11,11 @@
 
 A file is read as a stream, however large it is; as it is taken whole, the bytes of a transaction
 may be more than were wanted.
-Files are taken in the order of their paths. A name that begins with `_` or `.`, or ends with
-`.tmp`, is not there yet: write a file under such a name, then rename it. What was taken is known
-by its path and a hash of its content, so a file that has changed since is not read as if it had
-not: `check` and `fetch` refuse it by name. Links are not followed, and nothing outside of the
-folder is read (X1).
+Files are taken in the order of their paths, as if each ended with an `@`. A name that begins with
+`_` or `.`, or ends with `.tmp`, is not there yet: write a file under such a name, then rename it.
+What was taken is known by its path and a hash of its content, so a file that has changed since is
+not read as if it had not: `check` and `fetch` refuse it by name. Links are not followed, and
+nothing outside of the folder is read (X1).
 """
 
 from __future__ import annotations
@@ -125,9 +125,14 @@ class Files:
     def close(self) -> None: ...
 
     def _listed(self) -> list[tuple[str, int]]:
-        """Whole files in the order of their paths, with their sizes."""
+        """Whole files in the order of their rows, with their sizes.
+
+        Rows are ordered by their partition, `path@digest`, which is another order than that of the
+        paths where one of them begins with another. (Where the rest begins with an `@`, only the
+        digest tells, which is not known yet.)
+        """
         try:
-            return sorted(self._walked())
+            return sorted(self._walked(), key=lambda each: f"{each[0]}@")
         except OSError as error:
             where = printable(str(self._folder))
             raise SourceError(f"folder {where} can't be read: {error.strerror}") from error

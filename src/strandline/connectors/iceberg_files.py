@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.update.snapshot import UpdateSnapshot
+
+    from strandline.model.valuehash import I64
 
 _INSERTED_MAX = 16 * 1024 * 1024
 """Insertions that are kept in memory before they become a data file."""
@@ -38,15 +41,18 @@ class Writing:
     def insert(self, batches: Iterator[pa.RecordBatch], columns: pa.Schema) -> pa.Table:
         """Write what comes, in pieces of bounded size; what goes is returned."""
         held: list[pa.Table] = []
+        size = 0
         gone = [columns.append(pa.field(DIFF_COLUMN, pa.int64(), nullable=False)).empty_table()]
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             diffs = rows.column(DIFF_COLUMN)
             gone.append(rows.filter(pc.less(diffs, 0)))
-            held.append(_repeated(rows.filter(pc.greater(diffs, 0))))
-            if sum(each.nbytes for each in held) > _INSERTED_MAX:
-                self._write(held)
-                held = []
+            for piece in _repeated(rows.filter(pc.greater(diffs, 0))):
+                held.append(piece)
+                size += piece.nbytes
+                if size > _INSERTED_MAX:
+                    self._write(held)
+                    held, size = [], 0
         self._write(held)
         return pa.concat_tables(gone)
 
@@ -147,10 +153,22 @@ def _read(table: Table, task: FileScanTask) -> pa.Table:
     return whole.to_table([task])
 
 
-def _repeated(rows: pa.Table) -> pa.Table:
-    """Rows alone, each as often as its diff says."""
-    diffs = rows.column(DIFF_COLUMN).to_numpy()
+def _repeated(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows alone, each as often as its diff says, in slices of bounded size.
+
+    A slice has all rows that are left, equally often: its size is known before it is made, also
+    where one row is much larger than the others.
+    """
+    left: I64 = rows.column(DIFF_COLUMN).to_numpy()
     plain = rows.drop_columns([DIFF_COLUMN])
-    if not len(diffs) or diffs.max() == 1:
-        return plain
-    return plain.take(pa.array([at for at, n in enumerate(diffs.tolist()) for _ in range(n)]))
+    while len(left):
+        # Positions count, too: there are columns that take no space.
+        size = plain.nbytes + left.itemsize * len(left)
+        times = min(int(left.min()), max(1, _INSERTED_MAX // size))
+        if times == 1:
+            yield plain
+        else:
+            yield plain.take(pa.array(np.repeat(np.arange(len(left)), times)))
+        left = left - times
+        if not left.all():
+            plain, left = plain.filter(pa.array(left > 0)), left[left > 0]
