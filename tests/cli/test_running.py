@@ -194,6 +194,17 @@ def test_until_idle_ends_with_code_1_where_a_paused_sink_allows_nothing_new(shop
     assert ", stopped: sink out, which is paused, is 3 transactions behind" in said
 
 
+def test_until_idle_ends_with_code_1_where_a_sink_s_function_is_nowhere_given(shop, capsys):
+    file = Path(shop.file)
+    sink = "CREATE SINK told FROM large USING callback OPTIONS (delivery 'at-least-once');"
+    file.write_text(f"{file.read_text()}\n{sink}\n")
+    settings = PipelineSettings(rows_max=10, delay_ms=0, claim_lease_ms=400)
+    wanted = Running(file, shop.lake, until_idle=True, settings=settings)
+    assert run_pipeline(wanted, Output(), arrow_engine) is False
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert ", stopped: sink told is published by nobody: no function is given here" in said
+
+
 @pytest.mark.process
 def test_a_sink_of_another_process_is_seen_paused_and_resumed_through_the_store(shop):
     shop.publish()

@@ -124,3 +124,19 @@ def test_old_versions_are_forgotten() -> None:
         two.a.record("l", lambda mark: mark)
     left = two.lab.consensus.client().scan(two.a.key, SeqNo(0), 1_000)
     assert len(left) < 100
+
+
+def test_a_claim_rests_once_it_has_not_moved_for_the_longer_of_two_leases() -> None:
+    two = Two()
+    owner = Claims(two.a._env, "shop", "out", name="c", lease_ms=8_000)
+    owner.take()
+    two.b.read()
+    two.wait(7_999)
+    two.b.read()
+    assert not two.b.rests(), "its owner may renew later than we would"
+    owner.record("any", lambda mark: mark)
+    two.b.read()
+    two.wait(7_999)
+    assert not two.b.rests()
+    two.wait(1)
+    assert two.b.rests()

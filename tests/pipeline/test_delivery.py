@@ -250,3 +250,9 @@ def test_history_is_let_go_of_after_many_transactions_or_a_long_time(
 def test_what_may_not_follow_is_a_bug(wrong: object) -> None:
     with pytest.raises(InvariantError):
         wrong()  # type: ignore[operator]
+
+
+def test_who_lets_go_of_the_claim_is_back_before_it_looks_like_nobody_s() -> None:
+    assert [d.lets_go(retries) for retries in range(1, 9)] == [False, False, False, True] * 2
+    assert [d.rest_ms(retries, 5_000, 4_000) for retries in (3, 4, 5)] == [5_000, 2_000, 5_000]
+    assert d.rest_ms(4, 400, 4_000) == 400

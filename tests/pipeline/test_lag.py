@@ -13,6 +13,7 @@ from strandline.connectors.sink import NOTHING_YET
 from strandline.errors import SinkError, SinkStoppedError
 from strandline.handles.store import Store
 from strandline.journal.next import Want
+from strandline.pipeline.claims import Claims
 from strandline.pipeline.place import Target
 from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
@@ -254,12 +255,12 @@ def test_one_that_lacks_the_function_sees_how_far_another_brings_it(lab: Lab) ->
         delivered(one, target, 1)
         lacking = publishing_rig(one, target, unable=lambda: "it has no function", sink_lag_max=4)
         runner = Runner(Replica(lacking), one.env, lacking.settings, Publishing(lacking))
-        task = one.env.tasks.start("run", lambda: runner.run(until_idle=True))
-        until(lambda: runner.status().state is State.STALLED, one)
         rig = publishing_rig(two, target)
         rig.journal.refresh()
         other = publisher_of(rig)
         other.start()
+        until(lambda: other.status().state is SinkState.PUBLISHING, two)
+        task = one.env.tasks.start("run", lambda: runner.run(until_idle=True))
 
         def done() -> bool:
             rig.journal.refresh()
@@ -268,7 +269,50 @@ def test_one_that_lacks_the_function_sees_how_far_another_brings_it(lab: Lab) ->
         until(done, two)
         other.stop()
         assert runner.status().committed.time == 10
-        assert runner.status().sinks[0].reached == 9
+        assert (runner.status().sinks[0].reached, runner.status().cause) == (9, "")
+
+
+@pytest.mark.parametrize("owner", ["nobody", "dead"])
+@pytest.mark.parametrize("bound", [100, 4])
+def test_until_idle_ends_where_nobody_can_publish_a_sink_and_says_so(
+    lab: Lab, owner: str, bound: int
+) -> None:
+    """Whoever had the claim may have died with it: nobody takes it who could not use it."""
+    target = ScriptedTarget()
+    with new_store(lab) as store:
+        delivered(store, target, 1)
+        if owner == "dead":
+            dead = Claims(store.env, "shop", "out", name="b", lease_ms=400)
+            assert dead.take() is not None
+        rig = publishing_rig(
+            store, target, unable=lambda: "no function", sink_lag_max=bound, claim_lease_ms=400
+        )
+        runner = Runner(Replica(rig), store.env, rig.settings, Publishing(rig))
+        task = store.env.tasks.start("run", lambda: runner.run(until_idle=True))
+        assert task.join(30_000)
+        status = runner.status()
+        if bound == 4:
+            said = "sink out, which nobody publishes, is 4 transactions behind"
+            assert (status.committed.time, said in status.cause) == (5, True)
+        else:
+            assert status.committed.time == 10
+            assert status.cause == "sink out is published by nobody: no function"
+
+
+def test_until_idle_waits_for_whoever_has_the_claim(lab: Lab) -> None:
+    target = ScriptedTarget()
+    with new_store(lab) as store:
+        rig = publishing_rig(store, target, unable=lambda: "no function", claim_lease_ms=400)
+        owner = Claims(store.env, "shop", "out", name="b", lease_ms=400)
+        assert owner.take() is not None
+        runner = Runner(Replica(rig), store.env, rig.settings, Publishing(rig))
+        task = store.env.tasks.start("run", lambda: runner.run(until_idle=True))
+        for _ in range(12):
+            assert not task.join(100)
+            owner.record("any", lambda mark: mark)
+        runner.stop()
+        assert task.join(30_000)
+        assert (runner.status().committed.time, runner.status().cause) == (10, "")
 
 
 def test_one_that_has_stopped_sees_how_far_another_brings_it(lab: Lab) -> None:

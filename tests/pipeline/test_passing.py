@@ -317,6 +317,41 @@ def test_whoever_takes_over_says_what_a_target_that_was_set_back_has(shop: Shop)
     assert shop.mark.done == first
 
 
+def test_one_that_waits_says_what_a_target_that_was_set_back_has(shop: Shop) -> None:
+    """It is not further than the record, whatever it has seen before."""
+    tries: list[str] = []
+    full: list[str] = []
+
+    def before(step: str) -> None:
+        if step != "commit" or not full:
+            return
+        tries.append(step)
+        if len(tries) == 1:
+            raise SinkError("no space left")
+        shop.until(lambda: not full)
+
+    shop.before = before
+    first = shop.send(FIRST)
+    shop.reach(first)
+    second = shop.send(SECOND)
+    one = shop.start()
+    shop.until(lambda: shop.mark.done == second)
+    other = shop.start()
+    shop.until(lambda: other.status().reached == second)
+    full.append("from now on")
+    (log,) = shop.target.logs.values()
+    log.landed.pop()
+    log.progress = Progress(first, 1)
+    last = shop.send({"id": 3, "n": 0})
+    shop.until(lambda: len(tries) == 2)
+    shop.until(lambda: other.status().reached == first)
+    assert (other.status().state, other.status().owner) == (SinkState.WAITING, "")
+    full.clear()
+    shop.until(lambda: other.status().reached == last)
+    one.stop()
+    other.stop()
+
+
 def test_lost_progress_is_left_again_and_nothing_merged_is_asked_for(shop: Shop) -> None:
     """S82."""
     first = shop.send(FIRST)

@@ -97,6 +97,72 @@ def test_of_one_key_what_goes_is_before_what_comes(memory_max: int) -> None:
     assert sorted(row["id"] for row in rows) == [1, 2, 2, 3]
 
 
+MAX = 20_000
+
+
+def of_keys(keys: Iterable[int], width: int = 100) -> pa.Table:
+    return table((key, "x" * width, 0, 1) for key in keys)
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_a_transaction_of_any_size_leaves_in_pieces_within_the_bound(key: tuple[str, ...]) -> None:
+    held, blob = pending(MAX, key)
+    for start in range(0, 1_000, 50):
+        held.add(of_keys(range(start, start + 50), 3_000))
+    spilled = sum(each.size for each in blob.list(""))
+    assert spilled > 2 * MAX * BUCKETS, "a bucket is larger than the bound"
+    pieces = list(held.take(0))
+    assert max(each.nbytes for each in pieces) <= MAX
+    assert sorted(id_ for each in pieces for id_ in each["id"].to_pylist()) == list(range(1_000))
+    assert list(blob.list("")) == [], "what was taken is deleted"
+
+
+def test_a_bucket_that_is_cut_again_keeps_keys_together_and_settles_them() -> None:
+    held, _ = pending(1_000)
+    for name, diff in (("new", 1), ("gone", 1), ("old", -1), ("gone", -1)):
+        held.add(table((id_, name, 0, diff) for id_ in range(1_500)))
+    where: dict[int, int] = {}
+    for number, piece in enumerate(held.take(0)):
+        rows = list(zip(piece["id"].to_pylist(), piece["_diff"].to_pylist(), strict=True))
+        assert rows == sorted(rows)
+        assert {id_ for id_, _ in rows}.isdisjoint(where), "in one piece alone"
+        where |= dict.fromkeys((id_ for id_, _ in rows), number)
+        assert len(rows) == 2 * len({id_ for id_, _ in rows})
+    assert set(where) == set(range(1_500))
+    assert len(set(where.values())) > BUCKETS
+
+
+def test_only_a_key_that_is_too_large_alone_is_beyond_the_bound() -> None:
+    held, _ = pending(MAX)
+    for start in range(0, 10_000, 1_000):
+        held.add(of_keys(range(start, start + 1_000)))
+        held.add(table((77, f"{n} {'x' * 100}", 0, 1) for n in range(start, start + 1_000)))
+    seen: Counter[int] = Counter()
+    for piece in held.take(0):
+        seen.update(piece["id"].to_pylist())
+        assert piece.nbytes <= MAX or set(piece["id"].to_pylist()) == {77}
+    assert seen == Counter(range(10_000)) + Counter({77: 10_000})
+
+
+def test_a_key_that_is_too_large_is_not_cut_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, blob = pending(0)
+    held.add(table((77, str(n), 0, 1) for n in range(1_000)))
+    monkeypatch.setattr(blob, "put", None)  # Nothing is written again.
+    assert [each.num_rows for each in held.take(0)] == [1_000]
+
+
+def test_hashes_that_differ_in_their_last_bits_alone_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "strandline.pipeline.pending.row_base",
+        lambda rows, _: rows["id"].to_numpy().astype("uint64"),
+    )
+    held, _ = pending(0)
+    held.add(table((id_, "a", 0, 1) for id_ in range(16)))
+    assert [each["id"].to_pylist() for each in held.take(0)] == [[id_] for id_ in range(16)]
+
+
 def test_what_is_gone_from_the_disk_is_never_left_out_silently() -> None:
     held, blob = pending(0)
     held.add(table([(1, "a", 0, 1)]))

@@ -191,6 +191,8 @@ def test_one_that_can_t_reach_the_target_lets_another_try(lab: Lab) -> None:
         until(lambda: first.status().state is SinkState.RETRYING, one)
         second.start()
         until(lambda: second.status().reached == 9, two)
+        until(lambda: first.status().state is SinkState.WAITING, one)
+        assert first.status().cause == "", "it is the other one's to say now"
         for each in (first, second):
             each.stop()
         assert times(target) == list(range(10))

@@ -92,6 +92,24 @@ def test_a_sink_whose_view_raises_holds_nobody_back_and_is_waited_for_while_it_m
         assert publishing.blocked() == ""
 
 
+def test_a_sink_that_nobody_can_publish_is_left_and_is_named_if_it_lacks_anything(
+    lab: Lab,
+) -> None:
+    with new_store(lab) as store:
+        publishing = Publishing(rig_of(store))
+        sink = replace(said("a", SinkState.WAITING, 3), cause="no function", left=True)
+        publishing.status = lambda: [sink]  # type: ignore[method-assign]
+        assert publishing.settled(Frontier(10))
+        assert publishing.left(Frontier(10)) == "sink a is published by nobody: no function"
+        assert publishing.left(Frontier(4)) == publishing.left(Frontier(0)) == ""
+        assert publishing.behind(Frontier(10)) == (6, "a, which nobody publishes,")
+        raising = replace(said("b", SinkState.BLOCKED, 3), raises=9)
+        publishing.status = lambda: [sink, raising]  # type: ignore[method-assign]
+        assert publishing.left(Frontier(10)) == (
+            "sink b is blocked: its view raises; sink a is published by nobody: no function"
+        )
+
+
 def test_of_one_that_has_not_looked_nobody_knows_and_one_that_was_replaced_is_not_asked(
     lab: Lab,
 ) -> None:

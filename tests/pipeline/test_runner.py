@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.pipeline.shop import rig_of, run
+from tests.pipeline.scripted import publishing_rig, until
+from tests.pipeline.shop import TEXT, rig_of, run
 
-from strandline.errors import SourceError, SourceGoneError, StoreError
+from strandline.errors import JournalError, SourceError, SourceGoneError, StoreError
 from strandline.handles.store import Store
 from strandline.journal.next import Want
 from strandline.pipeline.auditor import Auditor
+from strandline.pipeline.claims import claim_of
+from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.runner import Runner
 from strandline.pipeline.states import State
 from strandline.system import SystemClock
 from strandline.testing.computing import ArrowComputer
 from strandline.testing.lab import Lab, new_store
+from strandline.testing.scripted_sink import ScriptedTarget
 
 
 @pytest.fixture
@@ -257,6 +261,68 @@ def test_whoever_is_held_up_by_a_sink_hears_what_others_commit(lab: Lab) -> None
         assert runner.standing.epoch == 2
         runner._replica.close()
         other.close()
+
+
+def test_whoever_is_paused_hears_that_its_program_was_replaced_and_lets_go_of_its_sinks(
+    lab: Lab,
+) -> None:
+    """The new program's sinks have the same names: nobody would publish them."""
+    with new_store(lab) as one, new_store(lab) as two:
+        rig = publishing_rig(one, ScriptedTarget())
+        runner = Runner(Replica(rig), one.env, rig.settings, Publishing(rig))
+        task = one.env.tasks.start("run", runner.run)
+        until(lambda: claim_of(one.env, "shop", "out").owner != "", one)
+        runner.pause()
+        until(lambda: runner.status().state is State.PAUSED, one)
+        other = Replica(rig_of(two, TEXT.replace("> 10;", "> 30;")))
+        other.want(Want.PROMOTE)
+        run(other)
+        until(lambda: claim_of(one.env, "shop", "out").owner == "", one)
+        assert (runner.status().state, runner.standing.epoch) == (State.PAUSED, 2)
+        other.close()
+        runner.resume()
+        assert task.join(60_000)
+
+
+def test_what_goes_wrong_while_it_looks_does_not_end_a_paused_one(lab: Lab) -> None:
+    wrong: list[Exception] = [JournalError("it is older"), StoreError("away")]
+
+    class Blind(Replica):
+        def look(self) -> None:
+            if wrong:
+                raise wrong.pop()
+            super().look()
+
+    with new_store(lab) as store:
+        rig = rig_of(store)
+        runner = Runner(Blind(rig), store.env, rig.settings)
+        runner.pause()
+        told = []
+        for _ in range(3):
+            assert runner._round() > 0
+            told.append((runner.status().state, runner.status().cause))
+        assert told == [
+            (State.PAUSED, "StoreError: away"),
+            (State.PAUSED, "JournalError: it is older"),
+            (State.PAUSED, ""),
+        ]
+        runner.resume()
+        assert runner.run(until_idle=True).state is State.STOPPED
+
+
+def test_what_nobody_foresaw_ends_a_paused_one_and_is_told(lab: Lab) -> None:
+    class Broken(Replica):
+        def look(self) -> None:
+            raise ZeroDivisionError("planted")
+
+    with new_store(lab) as store:
+        rig = rig_of(store)
+        runner = Runner(Broken(rig), store.env, rig.settings)
+        runner.pause()
+        with pytest.raises(ZeroDivisionError):
+            runner.run()
+        assert runner.status().state is State.FAILED
+        assert "planted" in runner.status().cause
 
 
 def test_a_pause_holds_it_until_it_is_resumed(lab: Lab) -> None:

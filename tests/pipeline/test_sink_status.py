@@ -51,7 +51,7 @@ def test_how_far_it_is_comes_from_the_record_of_its_lineage() -> None:
 
 
 def test_the_one_that_has_the_claim_is_believed() -> None:
-    waiting = replica("b", "waiting", reached=6)
+    waiting = replica("b", "waiting", reached=9)
     owner = replica(
         "a", "retrying", owner="token-a", reached=8, retries=3, still_ms=4_000, cause="x"
     )
@@ -61,6 +61,7 @@ def test_the_one_that_has_the_claim_is_believed() -> None:
     other = replica("c", "publishing", owner="token-of-another")
     assert seen(other, owner).publisher == "a"
     assert seen(other).publisher is None
+    assert (seen(waiting).reached, seen(waiting).behind) == (6, 3), "it may have been set back"
 
 
 @pytest.mark.parametrize(

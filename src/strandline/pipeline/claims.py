@@ -37,10 +37,19 @@ class Claims:
         self.me = c.Me(env.random.token(), name, lease_ms)
         self._env = env
         self._watch = c.Watch()
+        self._lease_ms = lease_ms
 
     def read(self) -> c.Claim:
         """The record as it is in the store."""
-        return self._read()[1]
+        claim = self._read()[1]
+        self._watch.unmoved_ms(claim, self._env.clock.monotonic_ms())
+        self._lease_ms = max(self.me.lease_ms, claim.lease_ms)
+        return claim
+
+    def rests(self) -> bool:
+        """Whether nobody has it who lives, by what was read so far: it was not seen to move for a
+        lease, ours or its owner's. Good enough to wait no longer, and not to take it."""
+        return self._env.clock.monotonic_ms() - self._watch.since_ms >= self._lease_ms
 
     def take(self) -> c.Claim | None:
         """The claim, if it is ours now; else it comes one step closer."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from strandline.model.frontier import Time
 
+_TRIES = 4
 _HELD_MAX_MS = 600_000
 """For so long what has no changes for a sink may be held for it, however few transactions that are.
 A delivery lets go of all that was before it, and so does a restart."""
@@ -162,6 +163,18 @@ def last_done(marks: Mapping[str, Mark], lineage: str) -> Time:
 def replaces(marks: Mapping[str, Mark], lineage: str) -> bool:
     """Whether a lineage that begins finds what another one may have left in the target."""
     return any(each.intent > NOTHING_YET for name, each in marks.items() if name != lineage)
+
+
+def lets_go(retries: int) -> bool:
+    """Whether another replica may try, after so many attempts in vain: it may be this one that
+    can't reach the target."""
+    return retries % _TRIES == 0
+
+
+def rest_ms(retries: int, drawn_ms: float, lease_ms: int) -> float:
+    """How long to rest after an attempt in vain. Who lets go is back before the claim has rested
+    for a lease: whoever waits for somebody to publish takes that for nobody's."""
+    return min(drawn_ms, lease_ms / 2) if lets_go(retries) else drawn_ms
 
 
 def frees(held: Time, reached: Time, unmoved_ms: float, held_max: int) -> bool:

@@ -5,13 +5,14 @@
     take     what is at a time: consolidated, in pieces, those of one key next to each other
 
 What does not fit into memory is spilled, the largest time first, cut by the hash of the key into
-buckets, so that each bucket can be consolidated by itself: a table of any size leaves in pieces
-of a bucket's size. A crash leaves files that belong to nobody: all of it is read again.
+buckets, so that each bucket can be consolidated by itself. One that is itself too large is cut
+again when it is taken, by further bits of the hash: a table of any size leaves in pieces of bounded
+size. Only the changes of one key are never cut. A crash leaves files that belong to nobody: all of
+it is read again.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,30 @@ if TYPE_CHECKING:
 
     from strandline.model.clock import Random
     from strandline.model.frontier import Time
-    from strandline.model.valuehash import I64
+    from strandline.model.valuehash import I64, U64
     from strandline.store.blob import Blob
 
 MEMORY_MAX = 64 * 1024 * 1024
 BUCKETS = 64
-_BITS = np.uint64(64 - (BUCKETS - 1).bit_length())
+_BITS = (BUCKETS - 1).bit_length()
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Changes that are spilled, of keys whose hashes begin alike."""
+
+    names: list[str] = field(default_factory=list)
+    """The objects that hold them."""
+    bytes: int = 0
+    lowest: int = 2**64
+    highest: int = 0
+    """Of the hashes: a bucket that has one alone can't be cut."""
+
+    def add(self, other: _Bucket) -> None:
+        self.names += other.names
+        self.bytes += other.bytes
+        self.lowest = min(self.lowest, other.lowest)
+        self.highest = max(self.highest, other.highest)
 
 
 @dataclass(slots=True)
@@ -46,9 +65,10 @@ class Pending:
     random: Random
     key: Sequence[str] = ()
     memory_max: int = MEMORY_MAX
+    depth: int = 0
+    """How often its changes were cut before: those bits of their hashes are all the same."""
     _pieces: dict[Time, list[pa.Table]] = field(default_factory=dict)
-    _spilled: dict[Time, dict[int, list[str]]] = field(default_factory=dict)
-    """By time and bucket, the objects that hold changes of it."""
+    _spilled: dict[Time, dict[int, _Bucket]] = field(default_factory=dict)
 
     def add(self, rows: pa.Table) -> None:
         """Keep changes: the columns, `_time` and `_diff`. May fail halfway, and is then useless."""
@@ -58,8 +78,7 @@ class Pending:
             # Taken and not sliced: a slice would keep the whole table in memory.
             piece = plain if at is None else plain.take(pa.array(at))
             self._pieces.setdefault(time, []).append(piece)
-        while self.memory_bytes > self.memory_max:
-            self._put_away(max(self._pieces, key=lambda time: _size(self._pieces[time])))
+        self._make_room()
 
     @property
     def memory_bytes(self) -> int:
@@ -74,8 +93,8 @@ class Pending:
         for time in [each for each in self.times() if each < upto]:
             if time in self._pieces:
                 self._pieces.setdefault(upto, []).extend(self._pieces.pop(time))
-            for bucket, names in self._spilled.pop(time, {}).items():
-                self._spilled.setdefault(upto, defaultdict(list))[bucket].extend(names)
+            for number, bucket in self._spilled.pop(time, {}).items():
+                self._add(upto, number, bucket)
 
     def take(self, time: Time) -> Iterator[pa.Table]:
         """What is at a time, once: pieces that have rows, the columns and `_diff`."""
@@ -85,22 +104,46 @@ class Pending:
         if time in self._pieces:
             self._put_away(time)
         buckets = self._spilled.pop(time)
-        for bucket in sorted(buckets):
-            yield from self._consolidated([self._brought_back(key) for key in buckets[bucket]])
+        for number in sorted(buckets):
+            yield from self._taken(time, buckets.pop(number))
+
+    def _taken(self, time: Time, bucket: _Bucket) -> Iterator[pa.Table]:
+        found = map(self._brought_back, bucket.names)
+        if bucket.bytes <= self.memory_max or bucket.lowest == bucket.highest:
+            yield from self._consolidated(list(found))
+            return
+        finer = Pending(self.spill, self.random, self.key, self.memory_max, self.depth + 1)
+        for each in found:
+            finer._pieces.setdefault(time, []).append(each)
+            finer._make_room()
+        yield from finer.take(time)
+
+    def _make_room(self) -> None:
+        while self.memory_bytes > self.memory_max:
+            self._put_away(max(self._pieces, key=lambda time: _size(self._pieces[time])))
 
     def _put_away(self, time: Time) -> None:
         rows = pa.concat_tables(self._pieces.pop(time))
-        buckets = self._spilled.setdefault(time, defaultdict(list))
-        for bucket, at in _groups(self._buckets(rows)):
+        hashes = self._hashes(rows)
+        for number, at in _groups(self._numbers(hashes)):
             name = f"pending/{self.random.token()}"
-            self.spill().put(name, _encoded(rows if at is None else rows.take(pa.array(at))))
-            buckets[bucket].append(name)
+            some, theirs = (rows, hashes) if at is None else (rows.take(pa.array(at)), hashes[at])
+            self.spill().put(name, _encoded(some))
+            ends = int(theirs.min()), int(theirs.max())
+            self._add(time, number, _Bucket([name], int(some.nbytes), *ends))
 
-    def _buckets(self, rows: pa.Table) -> I64:
-        """Rows of one key, and equal rows, are in one bucket."""
+    def _add(self, time: Time, number: int, bucket: _Bucket) -> None:
+        self._spilled.setdefault(time, {}).setdefault(number, _Bucket()).add(bucket)
+
+    def _hashes(self, rows: pa.Table) -> U64:
+        """Rows of one key, and equal rows, have the same."""
         names = self.key or [name for name in rows.column_names if name != DIFF_COLUMN]
-        hashes = row_base(rows.select(list(names)), range(1, len(names) + 1))
-        found: I64 = (hashes >> _BITS).astype(np.int64)
+        return row_base(rows.select(list(names)), range(1, len(names) + 1))
+
+    def _numbers(self, hashes: U64) -> I64:
+        """Of the buckets: the first bits that were not yet cut by."""
+        left = hashes << np.uint64(self.depth * _BITS)
+        found: I64 = (left >> np.uint64(64 - _BITS)).astype(np.int64)
         return found
 
     def _brought_back(self, name: str) -> pa.Table:

@@ -56,8 +56,6 @@ _log = logging.getLogger(__name__)
 _TROUBLE = Backoff(first_ms=50, factor=2.0, cap_ms=5_000)
 _POLL_MS = 200
 _RAISES = (SinkState.BLOCKED, SinkState.WAITING)
-_TRIES = 4
-"""After so many in vain another replica may try: it may be this one that can't reach the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class Publisher:
         self._recorded: _Passed | None = None
         """What was passed, as it is on record."""
         self._state = SinkState.STARTING
-        self._cause = ""
+        self._cause, self._left = "", False
         self._reached = self._raises = NOTHING_YET
         self._delivered = 0
         self._retries = 0
@@ -157,6 +155,7 @@ class Publisher:
             self._stopped_after if self._state is SinkState.STOPPED else self._asked.resumes,
             self._begins(),
             self._raises if self._state in _RAISES else NOTHING_YET,
+            self._left and self._state is SinkState.WAITING,
         )
 
     def _run(self) -> None:
@@ -219,9 +218,10 @@ class Publisher:
         """Nothing is assumed from here on: a new handle, after another look at the claim."""
         self._retries += 1
         self._state, self._cause = SinkState.RETRYING, f"{type(error).__name__}: {error}"
-        self._close() if self._retries % _TRIES else self._let_go()
+        self._let_go() if d.lets_go(self._retries) else self._close()
         self._asked.paused = None
-        return _TROUBLE.delay(self._retries - 1, self._env.random.uniform)
+        drawn_ms = _TROUBLE.delay(self._retries - 1, self._env.random.uniform)
+        return d.rest_ms(self._retries, drawn_ms, self._claims.me.lease_ms)
 
     def _turn(self) -> float:
         """One step; returns for how many ms there is nothing to do."""
@@ -264,6 +264,7 @@ class Publisher:
     def _is_unable(self) -> bool:
         """Whether it is for others to publish: this process lacks what it takes."""
         why = self.target.unable()
+        self._left = bool(why) and self._claims.rests()
         if why:
             self._state, self._cause = SinkState.WAITING, why
         return bool(why)
@@ -274,7 +275,7 @@ class Publisher:
             self._term = claim.term  # Before it is held: a late answer is about an earlier one.
         self._holding = claim is not None
         if claim is None:
-            self._state = SinkState.WAITING
+            self._state, self._cause = SinkState.WAITING, ""
         return self._holding
 
     def _look(self, place: Place) -> None:
@@ -286,6 +287,8 @@ class Publisher:
         self._raises = NOTHING_YET if mark is None else mark.raises
         self._at(place)
         self._came_to(reached)
+        if not self._holding:
+            self._reached = reached  # Whoever publishes may have found that it was set back.
 
     def _is_paused(self) -> bool:
         """Let go of the target and of the claim while somebody wants that; then start anew."""

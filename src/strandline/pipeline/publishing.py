@@ -43,12 +43,23 @@ class Publishing:
 
     def settled(self, committed: Frontier) -> bool:
         """Whether every sink has all that is committed, or will not get it: it has stopped for
-        good, somebody has paused it, or its view can't be read, and what may heal that is yet to be
-        committed."""
+        good, somebody has paused it, nobody is there who can publish it, or its view can't be read,
+        and what may heal that is yet to be committed."""
         last = committed.last()
         return last is None or all(
-            max(each.has, each.raises) >= last or each.state in _STANDS for each in self.status()
+            max(each.has, each.raises) >= last or each.state in _STANDS or each.left
+            for each in self.status()
         )
+
+    def left(self, committed: Frontier) -> str:
+        """What is not published, and waits for nothing that comes by itself."""
+        last = committed.last()
+        left = [
+            f"sink {each.name} is published by nobody: {each.cause}"
+            for each in self.status()
+            if each.left and last is not None and each.has < last
+        ]
+        return "; ".join(each for each in (self.blocked(), *left) if each)
 
     def blocked(self) -> str:
         """Which sinks wait for their views to be read again; empty if none does."""
@@ -90,4 +101,5 @@ def _slowest(sinks: Sequence[SinkStatus], committed: Frontier) -> tuple[int, str
         return 0, ""
     slowest = min(sinks, key=lambda each: each.freed)
     stands = f", which is {slowest.state}," if slowest.state in _STANDS else ""
+    stands = ", which nobody publishes," if slowest.left else stands
     return max(0, last - slowest.freed), f"{slowest.name}{stands}"

@@ -238,7 +238,7 @@ class Runner:
         """Why not all is done, although there is nothing to do."""
         if self._held_up or self._publishing is None:
             return self._cause
-        return self._publishing.blocked()
+        return self._publishing.left(self._replica.standing.committed)
 
     def _ask(self, *, stop: bool = False, pause: bool | None = None) -> None:
         with self._turn:
@@ -282,9 +282,20 @@ class Runner:
         what is sealed is finished for it, as before a stop."""
         self._hear_checkpoint()
         # Who only reads takes none; and while it wants one, nothing new is sealed.
-        if not (self._owes_checkpoint and self._replica.wants()):
-            return self._settings.poll_ms
-        return self._guarded(self._owed)
+        if self._owes_checkpoint and self._replica.wants():
+            return self._guarded(self._owed)
+        try:
+            # Others may replace this one's program meanwhile: its publishers have to let go then.
+            self._replica.look()
+        except StrandlineError as error:
+            # It ends by nothing while it rests: what does not pass is met when it is resumed.
+            return self._trouble(error)
+        except BaseException as error:
+            self._end(Event.FAIL, error)
+            raise
+        if self._troubles:
+            self._troubles, self._cause = 0, ""
+        return self._settings.poll_ms
 
     def _owed(self) -> float:
         self._stepped()

@@ -66,6 +66,8 @@ class SinkStatus:
     raises: Time = NOTHING_YET
     """Up to here it was looked, by whoever publishes it, and its view can't be read there; -1 if it
     can."""
+    left: bool = False
+    """Whether nobody publishes it: this process can't, and nobody who lives has the claim."""
 
     @property
     def has(self) -> Time:

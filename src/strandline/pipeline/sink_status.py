@@ -9,7 +9,7 @@ nobody lives                                    ended
 whoever it is, and somebody has paused it       paused, unless it has stopped
 
 A word about another lineage is about another history, and counts for nothing. How far it is comes
-from the record, which outlives everybody; a publisher that lives may be a second further.
+from the record, which outlives everybody; whoever has the claim may be a second further.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def report_of(sight: SinkSight, replicas: Sequence[Seen], committed: Frontier) -
     state = _state(sight, living, said)
     mark = sight.claim.marks.get(sight.lineage)
     done, reached = (NOTHING_YET,) * 2 if mark is None else (mark.done, mark.reached)
-    reached = max(done, reached, *(each[1].reached for each in living))
+    # What others saw may be past: whoever has the claim finds out that a target was set back.
+    reached = max(done, reached, NOTHING_YET if owner is None else owner[1].reached)
     last = committed.last()
     behind = 0 if last is None else max(0, last - max(reached, sight.since - 1))
     return SinkReport(
