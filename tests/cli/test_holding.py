@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.cli.facts import Sight, instant
@@ -9,6 +11,7 @@ from strandline.cli.holding import bounds, holds_document
 from strandline.model.frontier import Frontier
 from strandline.shard import command as c
 from strandline.shard.pulse import Pulse, Status
+from strandline.shard.retention import Aged
 from strandline.shard.state import Retention
 from strandline.testing import toy
 
@@ -124,6 +127,15 @@ def test_garbage_says_who_keeps_it(state):
 def test_the_upper_that_readers_see_bounds_since(state):
     early = Sight(retained(state, 60_000), Frontier(2), 1_000 + HOUR_MS, 1_000)
     assert bounds(early)[0].kind == "newest"
+
+
+def test_what_an_attached_shard_keeps_by_age_is_bounded_by_its_rule(state):
+    """Its rows are old, and were committed just now."""
+    attached = toy.step(retained(state, 60_000), c.Attach("line", Frontier(4)))
+    seen = replace(sight(attached), aged=Aged(60_000, 1))
+    assert [(b.kind, b.time) for b in bounds(seen)] == [("retention", 1), ("newest", 3)]
+    old = replace(seen, aged=Aged(60_000, 3))
+    assert [(b.kind, b.time) for b in bounds(old)] == [("newest", 3)]
 
 
 def test_a_term_is_shown_with_its_end_and_no_process(state):

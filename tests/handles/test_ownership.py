@@ -7,7 +7,7 @@ import pytest
 from strandline.errors import BoundsError, FencedError, MaybeAppliedError, UsageError
 from strandline.model.frontier import Frontier
 from strandline.shard import command as c
-from strandline.shard.timeline import Members
+from strandline.shard.timeline import Members, with_member
 from strandline.testing.lab import Client, Lab, rows
 
 
@@ -154,3 +154,54 @@ def test_a_member_that_is_about_to_be_attached_is_attached_under_the_owners_epoc
         owner.commit()
     assert new.machines["stock"].refresh().batches == ()
     zombie.close()
+
+
+@pytest.mark.parametrize("first", ["stage", "commit"])
+def test_who_was_replaced_does_not_stage_in_a_shard_that_was_just_listed(
+    lab: Lab, first: str
+) -> None:
+    """Its attacher is slow, and the new owner has not seen it: rows would land below the upper."""
+    ours, theirs, slow = Client(lab), Client(lab), Client(lab)
+    old = ours.own()
+    old.commit(upper=5)
+    new = theirs.own()
+    new.commit(upper=10)
+    machine = slow.machines["orders"]
+    asked = machine.refresh().id
+    slow.timeline._change_members(lambda listed: with_member(listed, "orders", asked))
+    if first == "commit":
+        with pytest.raises(FencedError):
+            old.commit()
+    for _ in range(2):
+        with pytest.raises(FencedError, match="e2"):
+            old.stage("orders", rows(1))
+    slow.timeline.attach(machine)
+    new.stage("orders", rows(2))
+    new.commit()
+    assert [batch.lower for batch in machine.refresh().batches] == [10]
+    old.close()
+    new.close()
+
+
+@pytest.mark.parametrize("upper", [7.5, True, 2**63, 2**64, -1, "3"])
+def test_what_is_no_time_is_not_committed_and_leaves_no_doubt(lab: Lab, upper: object) -> None:
+    with Client(lab).own() as owner:
+        with pytest.raises(BoundsError):
+            owner.commit(upper=upper)  # type: ignore[arg-type]
+        owner.commit(upper=3)
+    assert Client(lab).timeline.committed() == Frontier(3)
+
+
+def test_who_was_replaced_is_told_so_however_often_it_tries(lab: Lab) -> None:
+    """And never to own the timeline again: that would take it from whoever has it now."""
+    ours, theirs = Client(lab), Client(lab)
+    ours.attach()
+    old, new = ours.own(), theirs.own()
+    for _ in range(2):
+        with pytest.raises(FencedError, match="taken over"):
+            old.stage("orders", rows(1))
+        with pytest.raises(FencedError, match="taken over"):
+            old.commit()
+    new.commit()
+    old.close()
+    new.close()

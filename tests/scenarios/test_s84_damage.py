@@ -222,6 +222,33 @@ def test_s84_versions_out_of_order_are_refused(disorder, shard, whole, content, 
     assert folder.read() == content
 
 
+@pytest.mark.parametrize("behind", [1, 2, 3])
+def test_s84_a_process_that_follows_refuses_a_version_that_is_missing(behind, whole, tmp_path):
+    """Neither rows that are lost nor rows that come twice: nothing, and nothing is appended."""
+    folder = whole.copy(tmp_path / "lake")
+    with (
+        open_ports(*open_folder(str(folder.path), create=False)) as ours,
+        open_ports(*open_folder(str(folder.path), create=False)) as theirs,
+    ):
+        orders, followed = ours.shard("orders"), theirs.shard("orders")
+        with orders.writer() as writer, followed.writer() as late:
+            before = followed.state().seqno.number
+            for number in range(4):
+                writer.append(numbered(5000 + number, 1))
+            at = before + behind
+            [(data,)] = folder.sql(
+                "select data from versions where key = 'shard/orders' and seqno = ?", at
+            )
+            folder.sql("delete from versions where key = 'shard/orders' and seqno = ?", at)
+            for _ in range(2):
+                with pytest.raises(CorruptionError, match="shard orders"):
+                    followed.snapshot()
+                with pytest.raises(CorruptionError, match="shard orders"):
+                    late.append(numbered(6000, 1))
+            folder.sql("insert into versions values ('shard/orders', ?, ?)", at, data)
+            assert followed.snapshot().to_arrow() == orders.snapshot().to_arrow()
+
+
 def test_s84_two_parts_or_two_lists_in_each_others_place_are_refused(whole, content, tmp_path):
     folder = whole.copy(tmp_path / "lake")
     parts = [path for key, path in folder.objects().items() if kind_of(key) == "part"]

@@ -14,6 +14,7 @@ from strandline.parts.part import Batch
 from strandline.shard import command as c
 from strandline.shard.change import evolve
 from strandline.shard.decide import decide
+from strandline.shard.retention import Aged
 from strandline.shard.state import Garbage, MomentChunk, Retention
 from strandline.testing import toy
 
@@ -127,7 +128,7 @@ def test_an_attached_append_below_since_is_refused_even_above_the_physical_upper
     state = toy.step(_attached(), c.Retain(Retention(0, None)))
     far = Frontier(50)
     state = toy.step(state, _append(10, 11, epoch=2, timeline="line"), far)
-    state = toy.step(state, c.AdvanceSince(10**9, far), far)
+    state = toy.step(state, c.AdvanceSince(10**9, far, Aged(0, 49)), far)
     assert state.since == Frontier(10)
     state = replace(state, since=Frontier(20))
     late = _append(15, 16, token="late", epoch=2, timeline="line")

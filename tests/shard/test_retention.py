@@ -9,7 +9,7 @@ import pytest
 from strandline.errors import UsageError
 from strandline.model.digest import Digest
 from strandline.model.frontier import Frontier
-from strandline.shard.retention import parse_retention, since_allowed
+from strandline.shard.retention import Aged, parse_retention, since_allowed
 from strandline.shard.state import Critical, Moment, MomentChunk, Reader, Retention
 from strandline.testing import toy
 
@@ -112,9 +112,35 @@ def test_how_far_history_may_be_merged(state, now_ms, expected):
 
 @pytest.mark.parametrize(
     ("committed", "expected"),
-    [(None, 0), (Frontier(0), 0), (Frontier(5), 4), (Frontier(50), 8), (Frontier.closed(), 8)],
+    [(None, 0), (Frontier(0), 0), (Frontier(5), 3), (Frontier(50), 8), (Frontier.closed(), 8)],
     ids=str,
 )
 def test_an_attached_shard_goes_by_its_timeline(committed, expected):
+    """What is staged and not committed is none of the two versions."""
     state = _state(rule=COUNT, timeline="line")
     assert since_allowed(state, now_ms=NOW, committed=committed) == expected
+
+
+def test_a_staged_time_beyond_those_in_chunks_is_no_version():
+    state = _state(rule=Retention(None, 6), chunked=4, timeline="line")
+    assert since_allowed(state, now_ms=NOW, committed=Frontier(10)) == 4
+    assert since_allowed(state, now_ms=NOW, committed=Frontier(9)) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "aged", "expected"),
+    [
+        pytest.param(DURATION, Aged(3000, 4), 4, id="committed later than it was staged"),
+        pytest.param(DURATION, Aged(3000, 8), 6, id="since stays at a moment"),
+        pytest.param(DURATION, Aged(3000, None), 0, id="nothing was committed then"),
+        pytest.param(DURATION, None, 0, id="nobody has looked"),
+        pytest.param(DURATION, Aged(2999, 4), 0, id="looked up for another rule"),
+        pytest.param(Retention(3000, 2), Aged(3000, 4), 4, id="whichever keeps more: age"),
+        pytest.param(Retention(3000, 9), Aged(3000, 4), 1, id="whichever keeps more: count"),
+        pytest.param(COUNT, None, 8, id="by count alone"),
+    ],
+)
+def test_by_age_an_attached_shard_goes_by_commits(rule, aged, expected):
+    state = _state(rule=rule, timeline="line")
+    found = since_allowed(state, now_ms=NOW, committed=Frontier(10), aged=aged)
+    assert found == expected

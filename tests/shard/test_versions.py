@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from strandline.errors import CorruptionError
@@ -9,6 +12,8 @@ from strandline.model.ids import SeqNo
 from strandline.shard import command as c
 from strandline.shard.machine import Machine
 from strandline.shard.versions import catch_up, load, put_manifest, shard_key
+from strandline.store.consensus import Versioned
+from strandline.store.memory import MemoryConsensus
 from strandline.testing.lab import Lab
 
 
@@ -73,3 +78,39 @@ def test_a_missing_manifest_is_reported_with_what_to_do(lab: Lab) -> None:
     lab.blob.delete(manifest.key)
     with pytest.raises(CorruptionError, match="fsck"):
         load(lab.env(), "orders")
+
+
+class Holed(MemoryConsensus):
+    """A store that has lost one version and shows all others."""
+
+    lost: int | None = None
+
+    def scan(self, key: str, start: SeqNo, limit: int) -> Sequence[Versioned]:
+        found = super().scan(key, start, limit + 1)
+        return [version for version in found if version.seqno.number != self.lost][:limit]
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 100])
+@pytest.mark.parametrize("lost", [3, 4, 5])
+def test_s84_who_follows_refuses_a_record_that_is_missing_below_the_head(
+    lab: Lab, lost: int, page: int
+) -> None:
+    """Wherever in a page: where one begins with it, the records from the first on show it."""
+    writer = lab.machine()
+    writer.demand(c.Fence(1))
+    writer.demand(c.Fence(2))
+    consensus = Holed(lab.clock, lab.consensus._logs)
+    follower = Machine(replace(lab.env(scan_page=page), consensus=consensus), "orders")
+    before = follower.refresh()
+    assert before.seqno == SeqNo(2)
+    for epoch in range(3, 7):
+        writer.demand(c.Fence(epoch))
+    consensus.lost = lost
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match=r"shard orders .*fsck"):
+            follower.refresh()
+        with pytest.raises(CorruptionError, match=r"shard orders .*fsck"):
+            follower.demand(c.Fence(9))
+    assert follower.state == before
+    consensus.lost = None
+    assert follower.refresh() == writer.refresh()

@@ -222,3 +222,91 @@ def test_a_timeline_forgets_when_it_committed_what_is_older_than_its_members_kee
     assert process.timeline.time_at(lab.clock.now) == 5
     assert process.upper("orders").last() == 5
     owner.close()
+
+
+def test_history_of_an_attached_shard_is_as_old_as_its_commits(lab):
+    from strandline.model.frontier import Frontier
+    from strandline.shard.state import Retention
+    from strandline.testing.lab import Client, rows
+    from strandline.upkeep.rounds import Rounds
+
+    hour = 3_600_000
+    process = Client(lab)
+    process.attach()
+    orders = process.machines["orders"]
+    orders.demand(c.Retain(Retention(hour, None)))
+    rounds = Rounds(process.env, process.leases)
+    with process.own() as owner:
+        owner.stage("orders", rows(0))
+        owner.commit()
+        owner.stage("orders", rows(1))
+        lab.clock.now += 3 * hour
+        owner.commit()
+    lab.clock.now += hour // 2
+    rounds.run_once(orders)
+    assert process.timeline.time_at(lab.clock.now - hour) == 0
+    assert orders.refresh().since == Frontier(0), "within the last hour, 0 was current"
+    lab.clock.now += hour
+    rounds.run_once(orders)
+    assert orders.refresh().since == Frontier(1)
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["count", "hold"])
+def test_a_timeline_knows_the_instants_of_all_that_its_members_can_read(lab, held):
+    from strandline.shard.state import WEEK_MS, Retention
+    from strandline.testing.lab import Client, rows
+    from strandline.upkeep.rounds import Rounds
+
+    process = Client(lab)
+    process.attach()
+    orders = process.machines["orders"]
+    if held:
+        orders.demand(c.Hold("h", 2, 0, "for people"))
+    orders.demand(c.Retain(Retention(None, 1 if held else 4)))
+    at = []
+    with process.own() as owner:
+        for n in range(6):
+            owner.stage("orders", rows(n))
+            owner.commit()
+            at.append(lab.clock.now)
+            lab.clock.now += WEEK_MS
+    rounds = Rounds(process.env, process.leases)
+    rounds.run_once(orders)
+    lab.clock.now += WEEK_MS
+    rounds.run_once(orders)
+    assert orders.refresh().since.time == 2
+    line = process.timeline
+    assert [line.instant_of(t) for t in range(6)] == [None, None, *at[2:]]
+    assert [line.time_at(ms) for ms in at] == [None, None, 2, 3, 4, 5]
+
+
+def test_a_retention_that_is_set_while_history_is_merged_counts(lab, monkeypatch):
+    from strandline.model.frontier import Frontier
+    from strandline.shard.state import Retention
+    from strandline.testing.lab import Client, rows
+    from strandline.upkeep.rounds import Rounds
+
+    hour, day = 3_600_000, 24 * 3_600_000
+    process, other = Client(lab), Client(lab)
+    process.attach()
+    orders = process.machines["orders"]
+    orders.demand(c.Retain(Retention(hour, None)))
+    with process.own() as owner:
+        owner.stage("orders", rows(0))
+        owner.commit()
+        owner.stage("orders", rows(1))
+        lab.clock.now += 10 * day
+        owner.commit()
+    lab.clock.now += 2 * hour
+    real = orders.commit
+
+    def late(command):
+        if isinstance(command, c.AdvanceSince):
+            other.machines["orders"].demand(c.Retain(Retention(7 * day, None)))
+        return real(command)
+
+    monkeypatch.setattr(orders, "commit", late)
+    rounds = Rounds(process.env, process.leases)
+    rounds.run_once(orders)
+    assert process.timeline.time_at(lab.clock.now - 7 * day) == 0
+    assert orders.refresh().since == Frontier(0)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from strandline.model.frontier import Frontier, Time
     from strandline.parts.part import Part
+    from strandline.shard.retention import Aged
     from strandline.shard.state import Moment, Retention, State
 
 Document = dict[str, object]
@@ -36,6 +37,8 @@ class Sight:
     """By the store's clock."""
     settled_ms: int | None
     """When the newest settled time was settled; `None` if there is none."""
+    aged: Aged | None = None
+    """By what an attached shard that keeps history by age may merge it."""
 
 
 def instant(ms: int | None) -> str | None:

@@ -38,7 +38,7 @@ def bounds(sight: Sight) -> list[Bound]:
     """Everything that bounds since, the tightest first."""
     state = sight.state
     free = replace(state, readers={}, holds={})
-    nothing_kept = replace(free, retention=Retention(0, None))
+    nothing_kept = replace(free, retention=Retention(None, 1))
     newest = _allowed(nothing_kept, sight)
     kept = _allowed(free, sight)
     found = [Bound("newest", "the newest settled time", newest)]
@@ -52,7 +52,7 @@ def bounds(sight: Sight) -> list[Bound]:
 
 
 def _allowed(state: State, sight: Sight) -> Time:
-    return since_allowed(state, now_ms=sight.now_ms, committed=sight.upper)
+    return since_allowed(state, now_ms=sight.now_ms, committed=sight.upper, aged=sight.aged)
 
 
 def holds_document(sight: Sight, pulses: Mapping[str, Pulse | None], beats: int) -> Document:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from strandline.cli import tables
@@ -164,7 +164,7 @@ def _with_older(
             if len(found) + len(state.moments) >= limit:
                 break
             found = (*_moments(machine, state, chunk), *found)
-        return Sight(state, sight.upper, sight.now_ms, sight.settled_ms), found
+        return replace(sight, state=state), found
     finally:
         pin.give_back()
 

@@ -14,7 +14,7 @@ from strandline.cli.advice import next_step
 from strandline.cli.escape import visible
 from strandline.cli.facts import Sight
 from strandline.errors import NotFoundError, StrandlineError
-from strandline.shard.frontiers import visible as visible_upper
+from strandline.shard.frontiers import aged_of, visible as visible_upper
 from strandline.store.locate import Kind, locate
 
 if TYPE_CHECKING:
@@ -54,4 +54,5 @@ def sight_of(machine: Machine) -> Sight:
         settled_ms = state.moments[-1].instant_ms
     elif state.moment_chunks:
         settled_ms = state.moment_chunks[-1].last_instant_ms
-    return Sight(state, upper, env.patient(env.consensus.now_ms), settled_ms)
+    now_ms = env.patient(env.consensus.now_ms)
+    return Sight(state, upper, now_ms, settled_ms, aged_of(env, state, now_ms))

@@ -5,21 +5,25 @@ See `timeline` for the order of steps and why every crash between them is safe.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from strandline.errors import (
     BoundsError,
+    ConflictError,
     FencedError,
+    LeaseLostError,
     MaybeAppliedError,
     NotAppliedError,
     NotFoundError,
     UsageError,
 )
-from strandline.model.frontier import Frontier, Time
+from strandline.model.frontier import Frontier, Time, valid_time
 from strandline.shard import command as c
+from strandline.shard.timeline import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -53,6 +57,7 @@ class TimelineOwner:
         self._fenced: set[str] = set()
         self._staged: set[str] = set()
         self._in_doubt = ""
+        self._lost = ""
         self._turn = timeline.env.tasks.condition()
         tick = timeline.raise_epoch()
         self.epoch = tick.epoch
@@ -72,16 +77,19 @@ class TimelineOwner:
         If it can't be told whether they are there, this owner can't commit any more: rows that
         land later must not change what was committed without them. Own the timeline again.
         """
-        with self._turn:
+        with self._turn, self._entitled():
             self._stage(shard, rows)
 
     def commit(self, upper: Time | None = None) -> Tick:
-        """Make what was staged visible in all shards at once, and move to the next time."""
-        with self._turn:
+        """Make what was staged visible in all shards at once, and move to the next time.
+
+        If it can't be told whether that happened, this owner is of no more use: what it staged
+        then could change what was committed. Own the timeline again, and look where it is.
+        """
+        with self._turn, self._entitled():
             return self._commit(upper)
 
     def _stage(self, shard: str, rows: pa.Table) -> None:
-        self._check_certain()
         if shard in self._staged:
             raise UsageError(
                 f"shard {shard} has rows at {self.time} already: commit first, or stage all its "
@@ -92,12 +100,15 @@ class TimelineOwner:
         writer = self._writers.get(shard)
         if writer is None:
             writer = self._writers[shard] = self._writer_of(shard)
-        self._in_doubt = shard
+        self._in_doubt = (
+            f"rows staged in shard {shard} may or may not be there; own the timeline again, which "
+            "withdraws them, and stage anew"
+        )
         try:
             outcome = writer.append_through(
                 self._timeline.name, self.epoch, rows, lower=self.time, upper=self.time + 1
             )
-        except (UsageError, NotAppliedError):
+        except (UsageError, NotAppliedError, LeaseLostError):
             self._in_doubt = ""
             raise
         self._in_doubt = ""
@@ -109,12 +120,19 @@ class TimelineOwner:
         self._staged.add(shard)
 
     def _commit(self, upper: Time | None) -> Tick:
-        self._check_certain()
-        target = self.time + 1 if upper is None else upper
+        target = valid_time(self.time + 1 if upper is None else upper, "upper")
         if target <= self.time:
             raise BoundsError(f"cannot commit up to {target}: the timeline is at {self.time}")
         self._fence_members()
-        tick = self._timeline.commit(self.epoch, self.committed, Frontier(target))
+        self._in_doubt = (
+            f"{self.time} may or may not be committed; own the timeline again, and look where it is"
+        )
+        try:
+            tick = self._timeline.commit(self.epoch, self.committed, Frontier(target))
+        except (ConflictError, NotAppliedError):
+            self._in_doubt = ""
+            raise
+        self._in_doubt = ""
         self.committed = Frontier(target)
         self._staged.clear()
         return tick
@@ -130,20 +148,32 @@ class TimelineOwner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_certain(self) -> None:
+    @contextmanager
+    def _entitled(self) -> Iterator[None]:
+        """Nothing is tried any more once somebody took over, or while something is in doubt."""
+        if self._lost:
+            raise FencedError(self._lost)
         if self._in_doubt:
-            raise MaybeAppliedError(
-                f"timeline {self._timeline.name}: rows staged in shard {self._in_doubt} may or may "
-                "not be there; own the timeline again, which withdraws them, and stage anew"
-            )
+            raise MaybeAppliedError(f"timeline {self._timeline.name}: {self._in_doubt}")
+        try:
+            yield
+        except FencedError as error:
+            # That is certain: nothing of this owner counts from here on.
+            self._lost, self._in_doubt = str(error), ""
+            raise
 
     def _fence_members(self) -> None:
-        for name in self._timeline.members():
+        for name in self._timeline.listed():
             if name not in self._fenced:
                 self._fence(name)
 
     def _fence(self, name: str) -> None:
-        """No older owner appends to this shard any more, and what it left uncommitted goes."""
+        """No older owner appends to this shard any more, and what it left uncommitted goes.
+
+        Somebody may have taken over before we got here, and not have found the shard attached: we
+        could stage below what is committed by now. Whoever takes over after this look finds it,
+        for it was listed before it was attached.
+        """
         try:
             machine = self._machine_of(name)
             state = machine.refresh()
@@ -153,16 +183,20 @@ class TimelineOwner:
             return
         machine.demand(c.Fence(self.epoch))
         machine.demand(c.Withdraw(self.time, self.epoch, self.committed))
+        self._timeline.check_epoch(self.epoch)
         self._fenced.add(name)
 
     def _is_attached(self, machine: Machine, state: State) -> bool:
-        """Whether a member belongs to this timeline; one that is about to is attached here.
+        """Whether a shard belongs to this timeline; one that is about to is attached here.
 
         Its attacher may have seen an older epoch, and an older owner could then append to it
         under our eyes. Once it is attached under our epoch, it can't.
         """
         if state.timeline is None:
-            attach = c.Attach(self._timeline.name, self.committed, self.epoch)
+            asked = self._timeline.listed().get(machine.name, frozenset())
+            if asked.isdisjoint((ANY, state.id)):
+                return False
+            attach = c.Attach(self._timeline.name, self.committed, self.epoch, state.id)
             outcome, _ = machine.commit(attach)
             return isinstance(outcome, (c.Changed, c.Unchanged))
         return state.timeline == self._timeline.name

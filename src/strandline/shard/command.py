@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from strandline.model.schema import Schema
     from strandline.parts.part import Batch, Chunk, Part
     from strandline.shard.change import Change
+    from strandline.shard.retention import Aged
     from strandline.shard.state import Manifest, MomentChunk, Retention
     from strandline.shard.txn import Txn
 
@@ -117,6 +118,8 @@ class Attach:
     timeline: str
     committed: Frontier
     epoch: int = 0
+    id: str = ""
+    """If given, only the shard with this id is attached, and none that has its name since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,8 @@ class AdvanceSince:
     now_ms: int
     committed: Frontier | None = None
     """The timeline's frontier, for an attached shard."""
+    aged: Aged | None = None
+    """For one that keeps history by age."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,8 @@ def _own(state: State, command: _Own) -> c.Outcome:
 
 def _attach(state: State, command: c.Attach) -> c.Outcome:
     """Readers must not see the upper move back, so the timeline has to be at least as far."""
+    if command.id not in {"", state.id}:
+        return c.Refused("another shard has that name since")
     if state.timeline == command.timeline:
         return _fence(state, command.epoch)
     if state.timeline is not None:

@@ -73,7 +73,9 @@ def replace_pieces(state: State, command: c.Replace) -> c.Outcome:
 
 
 def advance_since(state: State, command: c.AdvanceSince) -> c.Outcome:
-    since = since_allowed(state, now_ms=command.now_ms, committed=command.committed)
+    since = since_allowed(
+        state, now_ms=command.now_ms, committed=command.committed, aged=command.aged
+    )
     if since <= state.readable_from():
         return c.Unchanged()
     chunks = [chunk for chunk in state.moment_chunks if chunk.last_time < since]

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.errors import CancelledError, NotAppliedError, NotFoundError
+from strandline.shard.retention import Aged
 
 if TYPE_CHECKING:
     from strandline.model.frontier import Frontier, Time
     from strandline.shard.cancel import Cancel
+    from strandline.shard.env import Env
     from strandline.shard.machine import Machine
     from strandline.shard.state import State
 
@@ -31,6 +33,14 @@ def visible(machine: Machine, shard_id: str | None = None) -> tuple[Frontier, St
         return state.upper, _living(machine, state, shard_id)
     committed = machine.env.timelines(state.timeline).committed()
     return committed, _living(machine, machine.refresh(), shard_id)
+
+
+def aged_of(env: Env, state: State, now_ms: int) -> Aged | None:
+    """By what an attached shard may merge its history, if it keeps that by age."""
+    lasting_ms = state.retention.duration_ms
+    if state.timeline is None or lasting_ms is None:
+        return None
+    return Aged(lasting_ms, env.timelines(state.timeline).time_at(now_ms - lasting_ms))
 
 
 def wait_past(

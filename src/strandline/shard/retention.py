@@ -8,6 +8,7 @@ always stays. Chunks of moments are judged as a whole, so a little more than ask
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.errors import UsageError
@@ -21,6 +22,20 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"([0-9]{1,9}) *(ms|s|m|h|d|w)")
 _VERSIONS = re.compile(r"([0-9]{1,9}) *versions?")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """Which time of its timeline was the last that counted `lasting_ms` ago.
+
+    The moments of an attached shard say when rows were staged, which may be long before they were
+    committed. So its history is not merged by age but by this: whoever asks for an instant since
+    then is told this time, or a later one.
+    """
+
+    lasting_ms: int
+    time: Time | None
+    """`None` if there was none, or nobody knows any more."""
 
 
 def duration_ms(text: str) -> int | None:
@@ -58,16 +73,34 @@ def parse_retention(text: str) -> Retention:
     return Retention(lasting, count)
 
 
-def since_allowed(state: State, *, now_ms: int, committed: Frontier | None) -> Time:
+def since_allowed(
+    state: State, *, now_ms: int, committed: Frontier | None, aged: Aged | None = None
+) -> Time:
     """The largest since that retention and all holds allow; never below the current one."""
     current = state.readable_from()
     newest = _newest(state, committed)
     if newest is None:
         return current
-    target = min(newest, _wanted(state, now_ms, newest))
+    target = min(newest, _wanted(state, now_ms, newest, aged))
     for _, hold in state.since_holds():
         target = min(target, hold)
     return max(current, target)
+
+
+def instants_from(state: State, *, committed: Frontier, aged: Aged | None) -> Time:
+    """The first time whose instant is of use to the readers of an attached shard.
+
+    It is where since may be, even while nothing happens in the shard: since stays at its last
+    moment then, but by age nobody is promised an instant before `aged`.
+    """
+    rule = state.retention
+    newest = committed.last()
+    if newest is None or rule == Retention(None, None):
+        return state.readable_from()
+    by_duration = newest if rule.duration_ms is None else _known(aged, rule.duration_ms)
+    by_count = newest if rule.count is None else _by_count(state, rule.count, newest)
+    holds = (hold for _, hold in state.since_holds())
+    return max(state.readable_from(), min(newest, by_duration, by_count, *holds))
 
 
 def _newest(state: State, committed: Frontier | None) -> Time | None:
@@ -82,13 +115,23 @@ def _newest(state: State, committed: Frontier | None) -> Time | None:
     return state.moment_chunks[-1].last_time if state.moment_chunks else None
 
 
-def _wanted(state: State, now_ms: int, newest: Time) -> Time:
+def _wanted(state: State, now_ms: int, newest: Time, aged: Aged | None) -> Time:
     rule = state.retention
-    if rule.duration_ms is None and rule.count is None:
+    if rule == Retention(None, None):
         return 0
-    by_duration = newest if rule.duration_ms is None else _by_age(state, now_ms - rule.duration_ms)
-    by_count = newest if rule.count is None else _by_count(state, rule.count)
-    return min(by_duration, by_count)
+    wanted = newest
+    if rule.duration_ms is not None:
+        wanted = min(wanted, _by_age(state, now_ms - rule.duration_ms))
+        if state.timeline is not None:
+            wanted = min(wanted, _known(aged, rule.duration_ms))
+    if rule.count is not None:
+        wanted = min(wanted, _by_count(state, rule.count, newest))
+    return wanted
+
+
+def _known(aged: Aged | None, lasting_ms: int) -> Time:
+    """What was looked up for another rule, which was in force before, says nothing."""
+    return (aged.time or 0) if aged is not None and aged.lasting_ms == lasting_ms else 0
 
 
 def _by_age(state: State, oldest_ms: int) -> Time:
@@ -102,10 +145,14 @@ def _by_age(state: State, oldest_ms: int) -> Time:
     return 0
 
 
-def _by_count(state: State, count: int) -> Time:
-    if len(state.moments) >= count:
-        return state.moments[-count].time
-    left = count - len(state.moments)
+def _by_count(state: State, count: int, newest: Time) -> Time:
+    # What is staged and not committed is no version yet, and may never become one.
+    moments = state.moments
+    while moments and moments[-1].time > newest:
+        moments = moments[:-1]
+    if len(moments) >= count:
+        return moments[-count].time
+    left = count - len(moments)
     for chunk in reversed(state.moment_chunks):
         left -= chunk.count
         if left <= 0:

@@ -5,7 +5,8 @@
       └───────────── gone: collected meanwhile ◄──────┘
 
 A manifest that is superseded may be deleted at any moment, so a missing one only means to
-start again at the head; a missing record below the head means the same.
+start again at the head; so does a record that is missing before all that are left. One that is
+missing between two others is damage: records are truncated from the first on (S84).
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def load(env: Env, name: str) -> State | None:
 
 
 def catch_up(env: Env, name: str, state: State | None) -> State | None:
-    """Apply the records after `state`; `None` if they have been truncated meanwhile."""
+    """Apply the records after `state`; `None` if they have been truncated meanwhile.
+
+    One page shows the records as they are at one moment, so only its first one may be late.
+    """
     while True:
         start = SeqNo(0) if state is None else state.seqno.next()
         page = env.patient(
@@ -64,7 +68,13 @@ def catch_up(env: Env, name: str, state: State | None) -> State | None:
         if page and page[0].seqno != start:
             return None
         for version in page:
+            if version.seqno != start:
+                raise CorruptionError(
+                    f"version {start} of shard {name} is missing, and version {version.seqno} is "
+                    "there: the consensus store is damaged; run `strandline fsck`"
+                )
             state = evolve(state, record_of(name, version).change)
+            start = version.seqno.next()
         if len(page) < env.settings.scan_page:
             return state
 

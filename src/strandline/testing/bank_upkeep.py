@@ -148,8 +148,8 @@ def critical_holds_hold_nothing(planting: Planting) -> None:
 def retention_keeps_one_less(planting: Planting) -> None:
     original = retention._by_count  # noqa: SLF001
 
-    def by_count(found: state.State, count: int) -> int:
-        return original(found, max(1, count - 1))
+    def by_count(found: state.State, count: int, newest: int) -> int:
+        return original(found, max(1, count - 1), newest)
 
     planting.swap(retention, "_by_count", by_count)
 
@@ -173,7 +173,7 @@ def newest_time_is_merged(planting: Planting) -> None:
         return None if last is None else last + 1
 
     planting.swap(retention, "_newest", newest)
-    planting.swap(retention, "_wanted", lambda _state, _now, last: last)
+    planting.swap(retention, "_wanted", lambda _state, _now, last, _aged: last)
 
 
 # What is merged.

@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.errors import NotFoundError
+from strandline.model.frontier import TIME_MAX
 from strandline.shard import command as c
 from strandline.shard.chunks import Chunks
+from strandline.shard.frontiers import aged_of
 from strandline.shard.machine import raise_refusal
 from strandline.shard.moments import encode_moments, moments_key
-from strandline.shard.retention import since_allowed
-from strandline.shard.state import WEEK_MS, Retention
+from strandline.shard.retention import Aged, instants_from, since_allowed
+from strandline.shard.state import WEEK_MS
 from strandline.shard.timeline import PlainTimeline
 from strandline.shard.versions import load, put_manifest
 from strandline.upkeep.collect import Collected, Collector
@@ -33,7 +35,7 @@ from strandline.upkeep.units import gather, manifest_due, moments_due, policy_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from strandline.model.frontier import Frontier
+    from strandline.model.frontier import Frontier, Time
     from strandline.parts.chunk import PartTable
     from strandline.parts.part import Batch
     from strandline.shard.cancel import Cancel
@@ -133,10 +135,14 @@ class Rounds:
     def _advance(self, machine: Machine, committed: Frontier | None) -> bool:
         state = machine.state
         now_ms = self._env.patient(self._env.consensus.now_ms, shard=machine.name)
-        allowed = since_allowed(state, now_ms=now_ms, committed=committed)
+        # Rows are committed after they are staged, so age can only make it less: it is looked up
+        # if it would be more than it is without.
+        ageless = Aged(state.retention.duration_ms or 0, TIME_MAX)
+        allowed = since_allowed(state, now_ms=now_ms, committed=committed, aged=ageless)
         if allowed <= state.readable_from():
             return False
-        outcome, _ = machine.commit(c.AdvanceSince(now_ms, committed))
+        aged = aged_of(self._env, state, now_ms)
+        outcome, _ = machine.commit(c.AdvanceSince(now_ms, committed, aged))
         return isinstance(outcome, c.Changed)
 
     # Compaction.
@@ -247,24 +253,23 @@ class Rounds:
         if since_ms < _INSTANTS_MS and not at_once:
             return
         self._looked_ms[timeline.name] = now_ms
-        kept_ms = self._instants_kept_ms(timeline)
-        oldest = None if kept_ms is None else timeline.time_at(now_ms - kept_ms)
-        # The last one from before is kept: its content was current when the period began.
-        instant_ms = None if oldest is None else timeline.instant_of(oldest)
-        if instant_ms is not None:
-            timeline.forget_before(instant_ms)
+        oldest = self._instants_from(timeline, now_ms)
+        if oldest:
+            timeline.forget_below(oldest)
 
-    def _instants_kept_ms(self, timeline: PlainTimeline) -> int | None:
-        """As long as any member keeps history, and at least a week; `None` for ever."""
-        kept_ms = WEEK_MS
-        for member in timeline.members():
+    def _instants_from(self, timeline: PlainTimeline, now_ms: int) -> Time | None:
+        """The first time whose instant a member still needs, a week ago at the latest."""
+        committed = timeline.committed()
+        oldest = timeline.time_at(now_ms - WEEK_MS)
+        if oldest is None:
+            return None
+        for member in timeline.listed():
             state = load(self._env, member)
-            if state is None or state.dropped:
+            if state is None or state.dropped or state.timeline != timeline.name:
                 continue
-            if state.retention == Retention(None, None):
-                return None
-            kept_ms = max(kept_ms, state.retention.duration_ms or 0)
-        return kept_ms
+            aged = aged_of(self._env, state, now_ms)
+            oldest = min(oldest, instants_from(state, committed=committed, aged=aged))
+        return oldest
 
 
 class Writing:
