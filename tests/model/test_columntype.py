@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import SchemaError
-from strandline.model.columntype import cast, castable, kept_type, key_refusal, widens
+from strandline.model.columntype import (
+    cast,
+    castable,
+    check_holdable,
+    kept_type,
+    key_refusal,
+    widens,
+)
 
 FAMILIES = [
     [pa.bool_()],
@@ -87,3 +94,31 @@ def test_a_declared_type_is_kept_as_one_that_parquet_gives_back(
 ):
     assert kept_type(declared) == kept
     assert castable(declared, kept)
+
+
+UNHOLDABLE = [
+    (pa.list_(pa.int32(), 0), "use a list without a fixed size"),
+    (pa.binary(0), "use binary"),
+    (pa.decimal128(5, -2), "between 0 and its precision"),
+    (pa.decimal128(5, 10), "between 0 and its precision"),
+    (pa.decimal256(60, -1), "between 0 and its precision"),
+    (pa.decimal32(3, 4), "between 0 and its precision"),
+]
+
+
+@pytest.mark.parametrize(("kind", "advice"), UNHOLDABLE, ids=str)
+def test_a_type_that_parquet_cannot_hold_is_refused_by_name_wherever_it_is(
+    kind: pa.DataType, advice: str
+):
+    inside = [kind, pa.list_(kind), pa.struct([("x", kind)]), pa.map_(pa.string(), kind)]
+    for each in inside:
+        with pytest.raises(SchemaError, match=advice) as refused:
+            check_holdable(each)
+        assert str(kind) in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 0), pa.decimal128(5, 5), pa.binary(1)], ids=str)
+def test_the_outermost_types_that_parquet_holds_are_kept(kind: pa.DataType):
+    check_holdable(pa.list_(kind, 1))
+    assert kept_type(kind) == kind
+    assert kept_type(pa.list_(kind, 1)) == pa.list_(kind, 1)

@@ -45,6 +45,12 @@ def test_what_is_not_a_time_is_named(time: object) -> None:
         valid_time(time, "as_of")
 
 
+@pytest.mark.parametrize("time", [-1, TIME_MAX + 1, 2**70, True])
+def test_a_frontier_that_somebody_made_of_no_time_is_refused(time: int) -> None:
+    with pytest.raises(BoundsError, match="upper"):
+        Frontier.of(Frontier(time), "upper")
+
+
 def test_people_write_none_for_closed() -> None:
     assert Frontier.of(None).is_closed
     assert Frontier.of(Frontier(3)) == Frontier(3)

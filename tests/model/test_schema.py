@@ -67,6 +67,7 @@ REFUSED = [
     ([("a", pa.struct([("x", pa.int8()), ("X", pa.int8())]))], (), "'a'.*'x' and 'X'"),
     ([("a", pa.list_view(pa.int8()))], (), "'a'.*is refused"),
     ([("a", pa.map_(pa.string(), pa.null()))], (), "'a'.*has no type"),
+    ([("a", pa.list_(pa.binary(0)))], (), "'a'.*Parquet can't hold it: use binary"),
 ]  # fmt: skip
 
 
@@ -430,6 +431,14 @@ def every_type() -> Schema:
     columns = [(f"c{i}", kind) for i, (kind, _) in enumerate(SAMPLES)]
     first = Schema.create(pa.schema([not_null("k", pa.string()), *columns]), ["k"])
     return first.evolve(pa.schema([*first.arrow(), ("later", pa.int8())]))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(0), pa.list_(pa.int32(), 0), pa.decimal128(5, -2)], ids=str
+)
+def test_a_type_that_is_not_declared_any_more_is_read_where_it_is_stored(kind: pa.DataType):
+    older = Schema(1, (Field(1, "a", kind),))
+    assert Schema.from_wire(older.to_wire()) == older
 
 
 def test_a_schema_survives_its_wire_form():

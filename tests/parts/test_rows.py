@@ -127,7 +127,11 @@ def test_a_closing_append_takes_any_time_from_lower_on():
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper"), [(5, 5), (5, 4), (-1, 4), (0, 2**63), ("0", 1), (0, True), (1.0, 2)]
+    ("lower", "upper"),
+    [
+        *[(5, 5), (5, 4), (-1, 4), (0, 2**63), ("0", 1), (0, True), (1.0, 2)],
+        *[(0, Frontier(TIME_MAX + 1)), (0, Frontier(2**70)), (0, Frontier(-1))],
+    ],
 )
 def test_intervals_that_hold_no_time_are_refused(lower: object, upper: object):
     with pytest.raises(BoundsError):

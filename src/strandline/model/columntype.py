@@ -13,6 +13,9 @@ another one that holds the same values:
     not null, inside a nested type    nullable: only columns promise to have no nulls
     null, interval, union, extension  refused
     list view                         refused: Arrow's cast of it to a list gives broken offsets
+
+Some are not declared any more (`check_holdable`), and may be found in older shards: lists and
+bytes of fixed size 0, decimals with a scale below zero or above their precision.
 """
 
 from __future__ import annotations
@@ -100,6 +103,23 @@ def _kept_nested(kind: pa.DataType) -> pa.DataType:
     if is_.is_list(kind):
         return pa.list_(kept_type(kind.value_type))
     raise SchemaError(f"type {kind} is refused: cast it to another type")
+
+
+def check_holdable(kind: pa.DataType) -> None:
+    """Refuse a type that Parquet can't hold, or not give back, wherever it is in another one."""
+    instead = ""
+    if is_.is_fixed_size_list(kind) and not kind.list_size:
+        instead = "use a list without a fixed size"
+    elif is_.is_fixed_size_binary(kind) and not kind.byte_width:
+        instead = "use binary"
+    elif is_.is_decimal(kind) and not 0 <= kind.scale <= kind.precision:
+        instead = "cast it to a decimal whose scale is between 0 and its precision"
+    if instead:
+        raise SchemaError(f"type {kind} is refused, Parquet can't hold it: {instead}")
+    encoded = is_.is_dictionary(kind) or is_.is_run_end_encoded(kind)
+    inside = [kind.value_type] if encoded else [kind.field(n).type for n in range(kind.num_fields)]
+    for each in inside:
+        check_holdable(each)
 
 
 def widens(old: pa.DataType, new: pa.DataType) -> bool:

@@ -53,9 +53,8 @@ class Frontier:
     @classmethod
     def of(cls, value: Frontier | Time | None, what: str = "frontier") -> Frontier:
         """A frontier from what people write: a frontier, a time, or `None` for closed."""
-        if isinstance(value, Frontier):
-            return value
-        return cls(None) if value is None else cls(valid_time(value, what))
+        time = value.time if isinstance(value, Frontier) else value
+        return cls(None) if time is None else cls(valid_time(time, what))
 
     @property
     def is_closed(self) -> bool:

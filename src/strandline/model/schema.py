@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import CorruptionError, SchemaError, UsageError
-from strandline.model.columntype import cast, check_names, kept_type, key_refusal, widens
+from strandline.model.columntype import (
+    cast,
+    check_holdable,
+    check_names,
+    kept_type,
+    key_refusal,
+    widens,
+)
 from strandline.model.ids import printable
 
 if TYPE_CHECKING:
@@ -261,13 +268,15 @@ def _declared(arrow_schema: pa.Schema) -> list[Field]:
         raise SchemaError(f"a schema must be a pyarrow Schema, not {type(arrow_schema).__name__}")
     check_names(arrow_schema.names, "column")
     return [
-        Field(0, column.name, _kept(column.name, column.type), column.nullable)
+        Field(0, column.name, _kept(column.name, column.type, declared=True), column.nullable)
         for column in arrow_schema
     ]
 
 
-def _kept(name: str, kind: pa.DataType) -> pa.DataType:
+def _kept(name: str, kind: pa.DataType, *, declared: bool = False) -> pa.DataType:
     try:
+        if declared:
+            check_holdable(kind)
         return kept_type(kind)
     except SchemaError as error:
         raise SchemaError(f"column {printable(name)}: {error}") from error

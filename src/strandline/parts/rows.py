@@ -60,14 +60,15 @@ class Checked:
 def check_interval(lower: object, upper: object) -> tuple[Time, Frontier]:
     """The interval `[lower, upper)` from what people write, or what is wrong with it."""
     begin = valid_time(lower, "lower")
-    end = Frontier(None) if upper is None else _frontier(upper)
+    end = _frontier(upper)
     if not Frontier(begin) < end:
         raise BoundsError(f"[{begin}, {end.time}) holds no time: upper must be greater than lower")
     return begin, end
 
 
 def _frontier(upper: object) -> Frontier:
-    return upper if isinstance(upper, Frontier) else Frontier(valid_time(upper, "upper"))
+    time = upper.time if isinstance(upper, Frontier) else upper
+    return Frontier(None if time is None else valid_time(time, "upper"))
 
 
 def check_rows(rows: object, schema: Schema, *, lower: Time, upper: Frontier) -> Checked:
