@@ -274,7 +274,7 @@ def test_nobody_looks_at_a_batch_when_a_newer_one_counts(desk, tmp_path):
         raise AssertionError(state)
 
     done = upsert_next(desk, stand_of(desk), Resolving(desk.view, unexpected, came.txn))
-    assert (done.outcome, done.attempts) == (None, 1)
+    assert (done.outcome, done.attempts) == (Repeated("app", 3, 4), 1)
     assert content(desk) == {1: "newer"}
 
 
@@ -288,6 +288,26 @@ def test_nothing_to_say_is_a_version_only_if_it_has_to_be_remembered(desk, tmp_p
         assert desk.shard.upper.time == upper
     assert append_next(desk, stand_of(desk), Load.of(())).outcome is None
     assert desk.shard.upper.time == 2
+
+
+@pytest.mark.parametrize("kind", ["parts", "upsert"])
+def test_a_batch_that_counted_is_known_again_where_nothing_can_be_written_any_more(
+    desk, tmp_path, kind
+):
+    def tried(value):
+        if kind == "parts":
+            return append_next(desk, stand_of(desk), appended(desk, value), Txn("app", 0))
+        digest = Digest.of(np.array([len(value)], np.uint64), np.ones(1, np.int64))
+        came = upserting(desk, tmp_path, rows([0], value), 0, Txn("app", 0, digest))
+        return upsert_next(desk, stand_of(desk), came)
+
+    tried("ours")
+    with desk.shard.writer() as writer:
+        writer.advance(None)
+    assert tried("ours").outcome == Repeated("app", 0, 0)
+    with pytest.raises(ReplicaDivergedError):
+        tried("others")
+    assert content(desk) == {0: "ours"}
 
 
 def test_a_replica_is_told_that_it_lost_before_it_looks(desk, tmp_path):

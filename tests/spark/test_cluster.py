@@ -60,14 +60,9 @@ def driver(folder: Path) -> Iterator[Driver]:
 def truth(driver: Driver, folder: Path) -> dict[str, list[str]]:
     """What local mode gives."""
     driver.ask("start", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
-    found = everything_of(driver, folder / "local")
+    found = driver.ask("everything", folder=str(folder / "local"))
     driver.ask("stop")
     return found
-
-
-def everything_of(driver: Driver, store: Path) -> dict[str, list[str]]:
-    found = driver.ask("everything", folder=str(store))
-    return found | driver.ask("more", folder=str(store))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +90,7 @@ def connected(
 @pytest.fixture(scope="module")
 def everything(connected: Driver, folder: Path) -> dict[str, list[str]]:
     """What the cluster gives."""
-    return everything_of(connected, folder / "standalone")
+    return connected.ask("everything", folder=str(folder / "standalone"))
 
 
 def test_a_standalone_cluster_gives_what_local_mode_gives(
@@ -104,6 +99,21 @@ def test_a_standalone_cluster_gives_what_local_mode_gives(
     for name, rows in truth.items():
         assert everything[name] == rows, name
     assert leftovers(folder / "standalone") == []
+
+
+@pytest.mark.slow
+def test_what_takes_longer_gives_what_local_mode_gives(
+    connected: Driver, folder: Path, tmp_path: Path
+) -> None:
+    local = Driver(tmp_path)  # A process has one session at a time, and the other one has it.
+    try:
+        local.ask("start", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
+        truth = local.ask("more", folder=str(tmp_path / "local"))
+    finally:
+        local.close()
+    found = connected.ask("more", folder=str(folder / "more"))
+    for name, rows in truth.items():
+        assert found[name] == rows, name
 
 
 def test_executors_never_touch_consensus(
@@ -222,10 +232,10 @@ def test_cycles_of_kills_change_nothing(
 def test_a_local_cluster_gives_what_local_mode_gives(
     truth: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    driver = Driver(tmp_path)  # A process has one session at a time, and the other one has it.
+    driver = Driver(tmp_path)
     try:
         driver.ask("start", master="local-cluster[2,1,1024]", settings=OWN)
-        found = everything_of(driver, tmp_path / "local-cluster")
+        found = driver.ask("everything", folder=str(tmp_path / "local-cluster"))
         for name, rows in truth.items():
             assert found[name] == rows, name
     finally:

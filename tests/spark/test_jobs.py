@@ -22,6 +22,9 @@ SHARD = "s" + "0" * 32
     [
         ({"spark.master": "local[2]"}, 2),
         ({"spark.master": "local[3,4]"}, 3),
+        ({"spark.master": "local[*]"}, 5),
+        ({"spark.master": "local[*]", "spark.default.parallelism": "6"}, 6),
+        ({"spark.master": "local"}, 1),
         ({"spark.default.parallelism": "6"}, 6),
         ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
         ({"spark.executor.instances": "3"}, 3),
@@ -29,7 +32,11 @@ SHARD = "s" + "0" * 32
     ],
 )
 def test_slots_are_what_the_session_says(settings, slots):
-    assert slots_of(settings.get) == slots
+    assert slots_of(settings.get, 5) == slots
+
+
+def test_the_cores_of_a_server_are_not_those_of_its_client():
+    assert slots_of({"spark.master": "local[*]"}.get, None) == 8
 
 
 def test_answers_come_from_every_task_and_are_counted(spark):

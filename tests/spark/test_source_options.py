@@ -8,7 +8,15 @@ import pytest
 
 from strandline.errors import BoundsError, NameRefusedError, UsageError
 from strandline.spark.source_delete import DeleteWhen
-from strandline.spark.source_options import Feed, Options, Place, Scan, StreamRead, Write
+from strandline.spark.source_options import (
+    Feed,
+    Options,
+    Place,
+    Scan,
+    StreamRead,
+    Write,
+    checkpoint_name,
+)
 
 AT = {"path": "/lake", "table": "orders"}
 PLACE = Place("/lake", "orders")
@@ -106,19 +114,54 @@ def test_versions_of_a_feed_come_in_order():
         Options({**AT, "startingVersion": "3", "endingVersion": "2"}).feed()
 
 
-@pytest.mark.parametrize("use", ["write", "sink"])
-def test_overwriting_is_refused_with_what_to_do_instead(use):
-    with pytest.raises(UsageError, match=r"mode overwrite is refused.*option\('keys'"):
-        getattr(Options({**AT, "checkpointLocation": "/cp"} if use == "sink" else AT), use)(
-            overwrite=True
-        )
+def test_overwriting_is_refused_with_what_to_do_instead():
+    refused = r"mode overwrite is refused.*option\('keys'"
+    with pytest.raises(UsageError, match=refused):
+        Options(AT).write(overwrite=True)
+    with pytest.raises(UsageError, match=refused):
+        Options({**AT, "checkpointLocation": "/cp"}).sink(overwrite=True)
 
 
 def test_a_sink_is_known_by_its_name_or_by_its_checkpoint():
     by_checkpoint = Options({**AT, "checkpointLocation": "/cp"}).sink(overwrite=False)
     assert by_checkpoint.app == "/cp"
-    both = Options({**AT, "checkpointLocation": "/cp", "txnAppId": "a"}).sink(overwrite=False)
+    named = Options({**AT, "checkpointLocation": "/cp", "txnAppId": "a"})
+    both = named.sink(overwrite=False)
     assert both.app == "a"
+
+
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("/data/cp", "/data/cp"),
+        ("/data/cp/", "/data/cp"),
+        ("//data//./x/../cp", "/data/cp"),
+        ("file:/data/cp", "/data/cp"),
+        ("file:///data/cp/", "/data/cp"),
+        ("FILE:/data/cp", "/data/cp"),
+        ("hdfs:///data/cp", "hdfs:///data/cp"),
+        ("/data/c%20p", "/data/c%20p"),
+        ("s3a://bucket/cp/", "s3a://bucket/cp"),
+        ("s3a://bucket//cp", "s3a://bucket/cp"),
+        ("dbfs:/cp/", "dbfs:/cp"),
+    ],
+)
+def test_all_spellings_of_a_checkpoint_are_one_name(location, name):
+    assert checkpoint_name(location) == name
+
+
+@pytest.mark.parametrize("location", ["cp", "./cp/", "../cp", "file:cp"])
+def test_a_checkpoint_that_is_somewhere_else_for_every_process_is_refused(location):
+    given = {**AT, "checkpointLocation": location}
+    with pytest.raises(UsageError, match=r"is relative.*give an absolute path, or .*txnAppId"):
+        Options(given).sink(overwrite=False)
+    assert Options({**given, "txnAppId": "a"}).sink(overwrite=False).app == "a"
+
+
+def test_a_sink_is_known_by_its_checkpoint_however_it_is_spelled():
+    for location in ("/cp/", "file:///cp"):
+        options = Options({**AT, "checkpointLocation": location})
+        assert options.sink(overwrite=False).app == "/cp"
 
 
 def test_a_table_of_a_catalog_remembers_its_options_and_forgets_what_spark_added():

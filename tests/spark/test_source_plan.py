@@ -131,6 +131,12 @@ def test_a_batch_goes_as_far_as_its_limits_allow_but_at_least_one_version(limits
     assert admit(parts, 0, 9, **limits) == end
 
 
+def test_a_snapshot_counts_the_rows_before_it_too():
+    parts = [piece("a", PLAIN, times=(0, 3), rows=10), piece("b", PLAIN, times=(4, 5), rows=20)]
+    for most, end in ((1, 4), (10, 4), (20, 5), (30, 6)):
+        assert admit(parts, 3, 6, max_rows=most, snapshot=True) == end
+
+
 def test_a_batch_never_goes_back():
     assert admit([], 5, 5, max_rows=1) == 5
     assert admit([], 5, 4, max_versions=3) == 5

@@ -237,6 +237,47 @@ def test_a_stopped_stream_that_fell_behind_says_so(shard, stream):
         stream(startingVersion="1").initialOffset()
 
 
+@pytest.mark.parametrize(
+    ("options", "frontiers"),
+    [
+        ({"maxVersionsPerTrigger": "1"}, [2, 3]),
+        ({"maxRowsPerTrigger": "1"}, [2, 3]),
+        ({"maxRowsPerTrigger": "100"}, [3]),
+    ],
+)
+def test_a_stream_with_a_limit_begins_where_history_was_merged(shard, stream, options, frontiers):
+    shard.retain("2 versions")
+    shard.compact(full=True)
+    assert shard.since.time == 1
+    reader = stream(**options)
+    at, seen, rows = reader.initialOffset(), [], []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        rows += batch(reader, at, end)
+        seen.append(end["frontier"])
+        at = end
+    assert seen == frontiers
+    assert sorted(row["k"] for row in rows) == list(range(6))
+
+
+def test_lists_of_parts_are_held_while_they_are_counted(shard, stream, monkeypatch):
+    """They lie in objects, and what is merged meanwhile may be deleted."""
+    shard.compact(full=True)
+    reader = stream(maxRowsPerTrigger="1")
+    real = reader._described
+
+    def described(view, bounds):
+        held.append(view.pin._out)
+        return real(view, bounds)
+
+    held = []
+    monkeypatch.setattr(reader, "_described", described)
+    reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert held == [True]
+    by_versions = stream(maxVersionsPerTrigger="1")
+    monkeypatch.setattr(by_versions, "_described", None)  # Nobody asks for rows.
+    by_versions.latestOffset(by_versions.initialOffset(), by_versions.getDefaultReadLimit())
+
+
 def test_a_stream_of_an_empty_table_waits(store, stream):
     store.shard("empty", COLUMNS)
     reader = stream("empty")

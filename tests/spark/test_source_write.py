@@ -136,11 +136,35 @@ def test_a_micro_batch_that_comes_again_is_the_same_or_an_error(shard):
     once([{"k": 1, "v": "a"}], 0)
     once([{"k": 1, "v": "b"}], 1)
     once([{"k": 1, "v": "b"}], 1)
-    once([{"k": 1, "v": "a"}], 0)  # Older than the newest: it counted, and nothing happens.
+    with pytest.raises(UsageError, match=r"batch 0 of stream q was not written .*was reset"):
+        once([{"k": 2, "v": "new"}], 0)
     assert content(shard) == {1: "b"}
     with pytest.raises(ReplicaDivergedError):
         once([{"k": 1, "v": "c"}], 1)
     assert content(shard) == {1: "b"}
+    assert not shard.state().writers
+
+
+@pytest.mark.parametrize("options", [{}, {"keys": "k"}], ids=["append", "upsert"])
+def test_a_micro_batch_without_rows_is_compared_like_any_other(shard, options):
+    def once(rows, batch):
+        writer = source(shard, txnAppId="q", **options).streamWriter(ROWS, overwrite=False)
+        writer.__getstate__()
+        writer.commit([writer.write(batches(rows, ROWS))], batch)
+
+    once([], 0)
+    once([{"k": 1, "v": "a"}], 1)
+    with pytest.raises(ReplicaDivergedError):
+        once([], 1)
+    upper = shard.upper
+    once([], 2)
+    once([], 2)
+    assert shard.upper == upper, "nothing is no version"
+    with pytest.raises(UsageError, match="was reset"):
+        once([], 0)
+    once([{"k": 2, "v": "b"}], 2)
+    once([{"k": 2, "v": "b"}], 2)
+    assert content(shard) == {1: "a", 2: "b"}
     assert not shard.state().writers
 
 

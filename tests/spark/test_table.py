@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import strandline
-from strandline.errors import SchemaError, UsageError
+from strandline.errors import BoundsError, SchemaError, UsageError
 from strandline.shard.command import UpperMismatch
 from strandline.spark.table import frame_of
 
@@ -209,3 +209,23 @@ def test_rows_after_an_empty_chunk_are_not_lost(spark):
     some, none, rest = (pa.table({"a": pa.array(each, pa.int64())}) for each in ([1], [], [2]))
     frame = frame_of(spark, pa.concat_tables([some, none, rest]))
     assert frame.toArrow()["a"].to_pylist() == [1, 2]
+
+
+def test_a_table_that_is_closed_is_read_as_before(spark, store, table):
+    table.append(spark.createDataFrame([(1, "a", 1), (2, "b", 2)], DDL))
+    with store.shard("t").writer() as writer:
+        writer.advance(None)
+    wanted = pa.table({"k": [1, 2]})
+    assert sorted(row.k for row in table.df(spark).collect()) == [1, 2]
+    assert table.lookup_arrow(wanted, spark=spark).num_rows == 2
+    assert table.lookup(spark.createDataFrame([(2,)], "k long")).count() == 1
+    assert table.changes(0, spark=spark).count() == 2
+
+
+@pytest.mark.parametrize("start", [-1, 3])
+def test_changes_from_a_place_that_is_not_the_tables_are_refused(spark, table, start):
+    table.append(spark.createDataFrame([(1, "a", 1)], DDL))
+    table.append(spark.createDataFrame([(2, "a", 1)], DDL))
+    assert table.changes(2, spark=spark).count() == 0
+    with pytest.raises(BoundsError, match=str(start)):
+        table.changes(start, spark=spark)

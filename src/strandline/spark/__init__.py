@@ -11,6 +11,7 @@ columns      pure   whether the columns of a DataFrame are those that a table ta
 compacts     shell  compacts large tables: the units of a plan are merged in tasks
 computer     shell  the Computer port of pipelines on Spark
 confs        pure   the settings that were measured to matter, and what they did
+cores        shell  how much the machine of a session does at once
 desk         shell  the driver's side of one table: its writer, its grounds, what it sees
 engine       shell  the Engine port on Spark
 engines      shell  Spark as the engine of pipelines: computes and answers

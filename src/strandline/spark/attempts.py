@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
+from strandline.model.digest import Digest
 from strandline.shard.command import Repeated, UpperMismatch
+from strandline.shard.decide_append import repeated
+from strandline.shard.machine import raise_refusal
 from strandline.spark.landed import Load
 from strandline.store.retry import Backoff
 
@@ -102,8 +105,12 @@ def append_next(desk: Desk, stand: Stand, load: Load, txn: Txn | None = None) ->
         few = load.few
         return Settled(load, None if few is None else stand.writer.append(few, txn=txn))
     load.put_few(stand.bench, untimed=True)
+    _, rows = load.total(stand.bench.ground.schema)
 
     def attempt() -> Tried:
+        known = counted(desk.shard.state(), txn, rows)
+        if known is not None:
+            return Tried(load, known)
         lower = desk.writable().upper.time or 0
         outcome = load.commit(desk, stand, (lower, lower + 1), restamp=True, txn=txn)
         return Tried(load, outcome, lasting=True)
@@ -127,8 +134,9 @@ def resolve(
     txn = resolving.txn
     with resolving.view() as view:
         state = view.state
-        if txn is not None and _is_past(state, txn):
-            return Tried(Load.of(()), None)
+        known = _known(state, txn)
+        if known is not None:
+            return Tried(Load.of(()), known)
         if bounds is None:
             desk.check_writable(state)
         lower, end = bounds or (state.upper.time or 0, (state.upper.time or 0) + 1)
@@ -140,7 +148,21 @@ def resolve(
     return Tried(load, load.settle(desk, stand, (lower, end), timed=timed, txn=txn))
 
 
-def _is_past(state: State, txn: Txn) -> bool:
-    """Whether a newer batch of the application counts: then nobody has to look at this one."""
+def counted(state: State, txn: Txn | None, rows: Digest) -> Repeated | None:
+    """What to say of a batch that counted before, or of one that is past; also where nothing can
+    be written any more. Raises if the one that counted was another."""
+    known = None if txn is None else repeated(state, txn, rows)
+    if known is None or isinstance(known, Repeated):
+        return known
+    raise_refusal(state.name, known)
+    return None
+
+
+def _known(state: State, txn: Txn | None) -> Repeated | None:
+    """The same before anybody looks at rows: by the digest of what came in, if there is one."""
+    if txn is None or txn.digest is not None:
+        return counted(state, txn, Digest.ZERO)
     mark = state.txns.get(txn.app)
-    return mark is not None and mark.batch > txn.batch
+    if mark is None or mark.batch <= txn.batch:
+        return None
+    return Repeated(txn.app, txn.batch, mark.batch)

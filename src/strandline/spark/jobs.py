@@ -6,7 +6,6 @@ twice: one that has run may answer again with what it saw then.
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from strandline.spark import worker
+from strandline.spark.confs import cores_of
+from strandline.spark.cores import cores_for
 from strandline.spark.instruction import decode_answer
 from strandline.spark.relay import unwrapped
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 ANSWERS = StructType([StructField("answer", BinaryType())])
 """Not as text, which Spark would have to parse for every job."""
 _UNNAMEABLE = frozenset(".`")
-_LOCAL = re.compile(r"local\[(\d+)")
 _SLOTS = 8
 """What is taken for granted where a session does not say how much it can do at once."""
 _encoder = msgspec.msgpack.Encoder()
@@ -49,7 +49,9 @@ class Jobs:
     def slots(self) -> int:
         """How many tasks run at once, as far as the session says."""
         if self._slots is None:
-            self._slots = slots_of(lambda name: self._spark.conf.get(name, None))
+            self._slots = slots_of(
+                lambda name: self._spark.conf.get(name, None), cores_for(self._spark)
+            )
         return self._slots
 
     def over(self, frame: DataFrame, task: Callable[..., object], *told: object) -> list[Answer]:
@@ -101,20 +103,25 @@ def closure(
     return partial(task, *told)  # type: ignore[return-value]
 
 
-def slots_of(conf: Callable[[str], str | None]) -> int:
-    """How many tasks a session runs at once, by its settings.
+def slots_of(conf: Callable[[str], str | None], here: int | None) -> int:
+    """How many tasks a session runs at once, by its settings; `here` is what its machine has, if
+    that is known.
 
-    >>> slots_of({"spark.master": "local[3]"}.get)
-    3
-    >>> slots_of({"spark.executor.instances": "4", "spark.executor.cores": "2"}.get)
+    >>> slots_of({"spark.master": "local[3]"}.get, 8), slots_of({"spark.master": "local[*]"}.get, 8)
+    (3, 8)
+    >>> slots_of({"spark.executor.instances": "4", "spark.executor.cores": "2"}.get, 8)
     8
     """
-    local = _LOCAL.match(conf("spark.master") or "")
-    if local is not None:
-        return int(local[1])
-    known = conf("spark.default.parallelism")
-    if known is not None and known.isdigit():
-        return max(1, int(known))
+    master = conf("spark.master") or ""
+    known = cores_of(master, None)
+    if known is not None:
+        return known
+    said = conf("spark.default.parallelism")
+    if said is not None and said.isdigit():
+        return max(1, int(said))
+    known = cores_of(master, here)
+    if known is not None:
+        return known
     executors, cores = conf("spark.executor.instances"), conf("spark.executor.cores")
     if executors is not None and executors.isdigit():
         return max(1, int(executors) * int(cores or 1))

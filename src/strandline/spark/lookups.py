@@ -92,7 +92,9 @@ def lookup(desk: Desk, jobs: Jobs, keys: DataFrame | pa.Table, as_of: Time | Non
 def settled_time(table: str, view: View, as_of: Time | None) -> Time | None:
     """The time to read; `None` if nothing was ever settled."""
     if as_of is None:
-        return newest_time(view.state, view.upper) if view.upper.last() is not None else None
+        # What is closed has no last settled time, and everything that it ever held.
+        settled = view.upper.is_closed or view.upper.last() is not None
+        return newest_time(view.state, view.upper) if settled else None
     check_since(view.state, as_of)
     if not view.upper.settled(as_of):
         raise BoundsError(

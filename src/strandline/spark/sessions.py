@@ -10,7 +10,6 @@ Java is looked for before Spark starts, because what Spark says without one help
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from strandline.config import name_worker_python, prefer_python_of, spark_is_chosen
 from strandline.errors import NotInstalledError, UsageError
 from strandline.spark.confs import ALONE, at_any_time, at_start, cores_of, is_local, merged
+from strandline.spark.cores import cores_for
 from strandline.spark.java import require_java
 from strandline.spark.runtime import pyspark_trouble, release
 
@@ -78,8 +78,7 @@ def configure(spark: SparkSession) -> None:
     """Make the settings that a running session can be given, unless they were made explicitly."""
     chosen = spark.conf.getAll
     master = chosen.get("spark.master", "")
-    remote = "connect" in type(spark).__module__.split(".")
-    cores = cores_of(master, None if remote else _cores_here())
+    cores = cores_of(master, cores_for(spark))
     for name, value in at_any_time(release(spark.version), cores).items():
         if name not in chosen:
             spark.conf.set(name, value)
@@ -146,7 +145,3 @@ def _joined(running: SparkSession, master: str | None, settings: Settings) -> Sp
     for name, value in merged({}, settings).items():
         running.conf.set(name, value)
     return running
-
-
-def _cores_here() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

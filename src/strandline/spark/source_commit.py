@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.config import cache_folder
+from strandline.errors import UsageError
+from strandline.model.digest import Digest
 from strandline.reading.view import pinned_view
+from strandline.shard.command import Repeated
 from strandline.spark import perform
-from strandline.spark.attempts import Resolving, append_next, upsert_next
+from strandline.spark.attempts import Resolving, append_next, counted, upsert_next
 from strandline.spark.blocks import Blocks
 from strandline.spark.cache import BlockCache
 from strandline.spark.desk import Desk, Stand
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from strandline.handles.shard import Shard
     from strandline.handles.store import Store
-    from strandline.handles.write import Writer
+    from strandline.handles.write import Appended, Writer
     from strandline.reading.view import View
     from strandline.shard.state import State
     from strandline.shard.txn import Txn
@@ -74,22 +77,51 @@ class Job:
             yield pinned_view(hold.lease)
 
 
-def commit_append(job: Job, answers: Sequence[Answer]) -> None:
+def commit_append(job: Job, answers: Sequence[Answer]) -> Appended | Repeated | None:
     """Append at the next time, whichever that is by then."""
-    append_next(job.desk(), job.stand, Load.of(answers), job.txn)
+    load = Load.of(answers)
+    if not load.parts and load.few is None:
+        return _commit_nothing(job)
+    return append_next(job.desk(), job.stand, load, job.txn).outcome
 
 
-def commit_upsert(job: Job, answers: Sequence[Answer]) -> None:
+def commit_upsert(job: Job, answers: Sequence[Answer]) -> Appended | Repeated | None:
     """Upsert at the next time: what each key holds from then on."""
     came = Gathered.from_answers(answers, job.ground.schema)
     if not came:
-        return
+        return _commit_nothing(job)
     desk = job.desk()
     resolving = Resolving(job.view, lambda state: _differences(job, desk, came, state), job.txn)
     try:
-        upsert_next(desk, job.stand, resolving)
+        return upsert_next(desk, job.stand, resolving).outcome
     finally:
         desk.discard(staged.key for staged in came.staged)
+
+
+def _commit_nothing(job: Job) -> Repeated | None:
+    """A batch without rows is compared with the one that counted, and is no version of its own.
+
+    Otherwise a stream of one table into itself or another would never come to rest, and history
+    that is kept by its number of versions would be pushed out by nothing.
+    """
+    return counted(job.shard.state(), job.txn, Digest.ZERO)
+
+
+def check_newest(outcome: Appended | Repeated | None, table: str) -> None:
+    """Refuse a micro-batch that is older than the newest one of its stream. Pure.
+
+    A stream that starts again tries its last batch once more, and none before. An older one is
+    of a stream that began anew under an old name: it was dropped, and its rows are not there.
+    """
+    if not isinstance(outcome, Repeated) or outcome.batch == outcome.newest:
+        return
+    raise UsageError(
+        f"batch {outcome.batch} of stream {outcome.app} was not written to table {table}, which "
+        f"has batch {outcome.newest} of it: the checkpoint was reset, or belongs to another "
+        "stream. Give the stream a new checkpointLocation or txnAppId; or, if it is to begin anew "
+        f"under this name, call shard.forget_txn({outcome.app!r}). Either way, rows that it "
+        "reads again are written again"
+    )
 
 
 def _differences(job: Job, desk: Desk, came: Gathered, state: State) -> Load:

@@ -16,9 +16,11 @@ shows them as they are written here. A version is a time of the table.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from posixpath import normpath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -84,6 +86,10 @@ _SPELLED = {name.lower(): name for names in (*_KNOWN.values(), _PLACE) for name 
 
 # What Spark adds to the options of a table in its catalog.
 _CATALOG = {"provider", "owner", "location", "external", "comment", "is_managed_location"}
+
+
+_LOCATION = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(.*)", re.DOTALL)
+"""A scheme, maybe with a host, and a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +265,9 @@ class Options:
     def sink(self, *, overwrite: bool) -> Write:
         self._check(Use.SINK)
         _refuse_overwrite(overwrite=overwrite)
-        app = self._given.get("txnappid") or self._given.get("checkpointlocation")
+        app, location = (self._given.get(name) for name in ("txnappid", "checkpointlocation"))
+        if not app and location:
+            app = checkpoint_name(location)
         if not app:
             raise UsageError(
                 "a streaming write needs option('txnAppId', …), a name that no other stream into "
@@ -344,6 +352,25 @@ class Options:
                 f"option {name} is {printable(text)}, which has no time zone: add Z or +02:00"
             )
         return found
+
+
+def checkpoint_name(location: str) -> str:
+    """One name for all spellings of a checkpoint's location.
+
+    As Spark reads them: percents are characters, and links are not followed. A relative one names
+    another place in every process that reads it: under Spark Connect this one runs in a folder of
+    its session's own.
+    """
+    found = _LOCATION.fullmatch(location)
+    scheme, path = ("", location) if found is None else found.groups(default="")
+    if scheme.lower() in {"file:", "file://"}:
+        scheme = ""
+    if not scheme and not path.startswith("/"):
+        raise UsageError(
+            f"checkpointLocation {printable(location)} is relative, so it does not tell this "
+            "stream from others: give an absolute path, or option('txnAppId', …) besides it"
+        )
+    return scheme + normpath("/" + path.lstrip("/"))
 
 
 def _of_catalog(name: str) -> bool:

@@ -105,19 +105,22 @@ def admit(
     *,
     max_rows: int | None = None,
     max_versions: int | None = None,
+    snapshot: bool = False,
 ) -> Time:
     """How far from `start` towards `upper` one batch goes: at least one version, if there is one.
 
-    The rows of a piece that holds many versions are taken to be spread evenly over them.
+    The rows of a piece that holds many versions are taken to be spread evenly over them. In a
+    snapshot the rows of all versions before `start` count as well: they are read with it.
     """
     end = upper if max_versions is None else min(upper, start + max_versions)
     if max_rows is None or end <= start + 1:
         return max(start, end)
     known = list(parts)
+    first = 0 if snapshot else start
     low, high = start + 1, end
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(_rows_before(each, start, middle) for each in known) <= max_rows:
+        if sum(_rows_before(each, first, middle) for each in known) <= max_rows:
             low = middle
         else:
             high = middle - 1

@@ -124,18 +124,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802 - Spark's name
         before = self._checked(start)
-        view = self._view()
-        newest = last_version(view)
-        upper = before if newest is None else max(before, newest + 1)
-        if self._target is not None:
-            upper = max(before, min(upper, self._target))
-        if upper <= before:
-            return start
-        if isinstance(limit, ReadAllAvailable):
+        view = pinned_view(self._live().lease)
+        try:
+            newest = last_version(view)
+            upper = before if newest is None else max(before, newest + 1)
+            if self._target is not None:
+                upper = max(before, min(upper, self._target))
+            if upper <= before:
+                return start
+            if not isinstance(limit, ReadAllAvailable):
+                upper = self._admitted(view, before, upper, snapshot="snapshot" in start)
             return self._offset(upper)
-        # The first batch may be a snapshot, and the oldest there can be is as of `since`.
-        least = view.state.readable_from() if "snapshot" in start else before
-        return self._offset(self._admitted(view, least, upper))
+        finally:
+            view.pin.give_back()
 
     def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
         newest = last_version(self._view())
@@ -201,14 +202,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         request = Request.parse(checked_columns(named, schema), None, schema)
         return described(self._live().shard.machine, view.state, request, bounds).parts
 
-    def _admitted(self, view: View, start: Time, upper: Time) -> Time:
+    def _admitted(self, view: View, start: Time, upper: Time, *, snapshot: bool) -> Time:
         bounds = Bounds(after=start, upto=upper)
+        if snapshot:
+            # The oldest there can be is as of `since`, whose own changes can't be listed.
+            start, bounds = view.state.readable_from(), Bounds(as_of=upper - 1)
+        # Only rows have to be looked up: lists of parts are fetched for them.
         return admit(
-            self._described(view, bounds),
+            () if self._read.max_rows is None else self._described(view, bounds),
             start,
             upper,
             max_rows=self._read.max_rows,
             max_versions=self._read.max_versions,
+            snapshot=snapshot,
         )
 
     def _view(self) -> View:

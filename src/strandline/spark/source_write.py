@@ -19,7 +19,7 @@ from strandline.errors import InvariantError, NameRefusedError
 from strandline.shard.txn import Txn, valid_app
 from strandline.spark.columns import check_key, check_names, check_types
 from strandline.spark.instruction import encode_ground, make_ground
-from strandline.spark.source_commit import Job, commit_append, commit_upsert
+from strandline.spark.source_commit import Job, check_newest, commit_append, commit_upsert
 from strandline.spark.source_stage import Task, answers_of, digest_of, staged
 from strandline.spark.source_store import end_term_writer, opened, term_writer, term_writer_of
 from strandline.spark.sparktypes import arrow_schema
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
+    from strandline.handles.write import Appended
     from strandline.model.schema import Schema
+    from strandline.shard.command import Repeated
     from strandline.spark.source_options import Write
     from strandline.spark.source_stage import TaskRows
 
@@ -65,8 +67,11 @@ def check_columns(options: Write, columns: StructType, schema: Schema) -> None:
         check_key(schema, options.keys, options.place.table)
 
 
-def finish(messages: list[TaskRows], batch: int | None) -> None:
-    """Commit what tasks have staged, as batch `batch` of the application that options name."""
+def finish(messages: list[TaskRows], batch: int | None) -> Appended | Repeated | None:
+    """Commit what tasks have staged, as batch `batch` of the application that options name.
+
+    `None` if there was nothing to write.
+    """
     task = messages[0].task
     options = task.options
     ground = task.known_ground()
@@ -82,7 +87,7 @@ def finish(messages: list[TaskRows], batch: int | None) -> None:
                 if not set(stored) <= set(ground.schema.names):
                     stored = ()
                 job = Job(store, shard, writer, ground, txn, stored)
-                (commit_upsert if options.keys else commit_append)(job, answers)
+                return (commit_upsert if options.keys else commit_append)(job, answers)
         finally:
             end_term_writer(store, shard, task.term)
 
@@ -155,7 +160,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         told = staged(messages)
         if told:
-            finish(told, batchId)
+            check_newest(finish(told, batchId), self._options.place.table)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
         told = staged(messages)

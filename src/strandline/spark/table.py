@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import SparkSession
 
-from strandline.errors import UsageError
+from strandline.errors import BoundsError, UsageError
+from strandline.model.frontier import Frontier, valid_time
 from strandline.spark import worker
 from strandline.spark.appends import append, append_at
 from strandline.spark.arrowtypes import for_spark
@@ -81,8 +82,10 @@ class Table:
         """
         session = _session(None, spark)
         self._desk.check_visible()
+        start = valid_time(start, "start")
+        end = None if end is None else valid_time(end, "end")
         last = None if end is None else max(start, end - 1)
-        view = self._kept(last)
+        view = self._kept(last, start)
         newest = settled_time(self.name, view, last)
         scan = Scan(self._desk, session, self._jobs(session), view, newest)
         return scan.changes(start, (0 if newest is None else newest + 1) if end is None else end)
@@ -194,10 +197,15 @@ class Table:
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
 
-    def _kept(self, as_of: Time | None) -> View:
+    def _kept(self, as_of: Time | None, start: Time = 0) -> View:
         """What is read stays; nothing is kept for a time that can't be read."""
         with self._desk.view() as view:
             settled_time(self.name, view, as_of)
+            if not view.upper.is_closed and view.upper < Frontier(start):
+                raise BoundsError(
+                    f"changes of table {self.name} from {start} on can't be read: it is settled up "
+                    f"to {view.upper}; is this the position of another table?"
+                )
         return self._desk.kept_view()
 
     def _jobs(self, spark: SparkSession) -> Jobs:
