@@ -10,6 +10,7 @@ from strandline.views.answer import answer, changes_of
 from strandline.views.linear import NotLinear, branches, text_of
 from strandline.views.parse import parse
 from strandline.views.sqltext import parse_query, tokenize
+from strandline.views.troubles import Refused
 
 COLUMNS = {"t": ("a", "b"), "u": ("c", "d")}
 LINEAR = {
@@ -34,6 +35,13 @@ LINEAR = {
     "SELECT TRANSFORM(a, b -> b + 1) AS l FROM t": (
         "SELECT TRANSFORM(`a`, `b` -> `b` + 1) AS `l` FROM `t`"
     ),
+    # Outside of the lambda, a name that one of its parameters has is a column.
+    "SELECT x, TRANSFORM(l, x -> x + 1) AS m FROM (SELECT a AS l, b + 1 AS x FROM t)": (
+        "SELECT (`b` + 1) AS `x`, TRANSFORM(`a`, `x` -> `x` + 1) AS `m` FROM `t`"
+    ),
+    "SELECT TRANSFORM(l, y -> y + x) AS m FROM (SELECT a AS l, b + 1 AS x FROM t)": (
+        "SELECT TRANSFORM(`a`, `y` -> `y` + (`b` + 1)) AS `m` FROM `t`"
+    ),
     "SELECT * EXCEPT (a) FROM t": "SELECT `b` AS `b` FROM `t`",
 }
 
@@ -44,6 +52,14 @@ def test_queries_inside_are_substituted(sql):
     assert text == LINEAR[sql].replace("(`a` OR `b`) AS", "`a` OR `b` AS") or text == LINEAR[sql]
     again = text_of(branches(parse_query(tokenize(text), text), COLUMNS))
     assert again == text
+
+
+def test_a_column_does_not_become_a_parameter_of_a_lambda():
+    """`x` is `b + 1`, and inside the lambda `b` would be something else."""
+    sql = "SELECT TRANSFORM(l, b -> b + x) AS m FROM (SELECT a AS l, b + 1 AS x FROM t)"
+    with pytest.raises(Refused, match="'x' is computed from a column of the same name as a") as no:
+        branches(parse_query(tokenize(sql), sql), COLUMNS)
+    assert "'b'" in str(no.value)
 
 
 @pytest.mark.parametrize(

@@ -245,14 +245,37 @@ def _both(one: exp.Expr | None, other: exp.Expr | None) -> exp.Expr | None:
 def _substituted(value: exp.Expr, values: Mapping[str, exp.Expr], alias: str) -> exp.Expr:
     for node in value.walk():
         _check_row_alone(node)
-    parameters = {
-        name.name.casefold() for each in value.find_all(exp.Lambda) for name in each.expressions
-    }
     root = exp.Paren(this=value.copy())
     for column in list(root.find_all(exp.Column)):
-        if column.parts[0].name.casefold() not in parameters:
-            column.replace(_resolved(column, values, alias))
+        bound = _parameters_around(column)
+        if column.parts[0].name.casefold() in bound:
+            continue
+        resolved = _resolved(column, values, alias)
+        _refuse_captured(column, resolved, bound)
+        column.replace(resolved)
     return root.this  # type: ignore[no-any-return]
+
+
+def _parameters_around(column: exp.Column) -> set[str]:
+    """The parameters of the lambdas that a name stands in; elsewhere it means a column."""
+    found, node = set(), column.parent
+    while node is not None:
+        if isinstance(node, exp.Lambda):
+            found |= {name.name.casefold() for name in node.expressions}
+        node = node.parent
+    return found
+
+
+def _refuse_captured(column: exp.Column, value: exp.Expr, bound: set[str]) -> None:
+    """What a column stands for must not mean something else where it is put."""
+    names = {each.parts[0].name.casefold() for each in value.find_all(exp.Column)}
+    if names & bound:
+        raise Refused(
+            f"{named(column.name)} is computed from a column of the same name as a parameter of "
+            f"the lambda that uses it: {named(', '.join(sorted(names & bound)))}",
+            "give the parameter another name",
+            line=line_of(column),
+        )
 
 
 def _resolved(column: exp.Column, values: Mapping[str, exp.Expr], alias: str) -> exp.Expr:
