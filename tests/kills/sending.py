@@ -6,8 +6,8 @@
     the end   both stop in order; the topic must have each change of the table once, in order of
               time in every partition, and the reader must have seen just that
 
-What must be there is told by the shard: its changes at every time that the topic has, and no time
-with changes in between may be missing.
+What must be there is told by the shard (`sent`): its changes at every time that the topic has, and
+no time with changes in between may be missing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 from tests.kills.racing import Racing
+from tests.kills.sent import Change, Sent
 
 from strandline.connectors.sink import NOTHING_YET
-from strandline.pipeline.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from tests.broker.broker import Broker
@@ -42,40 +40,6 @@ CREATE TABLE orders (id BIGINT, customer INT, amount BIGINT, paid BOOLEAN, PRIMA
 CREATE SINK out FROM orders USING kafka
   OPTIONS (kafka.bootstrap.servers '{servers}', topic '{topic}', envelope 'changes', key 'id');
 """
-Change = tuple[str, int]
-"""A row as text, and its diff."""
-
-
-@dataclass(slots=True)
-class Sent:
-    """What a run did, and what was wrong."""
-
-    messages: int = 0
-    transactions: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    duplicates: int = 0
-    losses: int = 0
-    reorderings: int = 0
-    seconds: float = 0.0
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def hard(self) -> int:
-        """How often something was killed; to be stopped for a while is not that."""
-        return sum(count for kind, count in self.kills.items() if kind.startswith("kill"))
-
-    def facts(self) -> dict[str, float]:
-        """All of it, in the order in which people want to see it."""
-        return {
-            "messages": self.messages,
-            "transactions": self.transactions,
-            **{f"  {kind}": count for kind, count in sorted(self.kills.items())},
-            "duplicates": self.duplicates,
-            "losses": self.losses,
-            "reorderings": self.reorderings,
-            "seconds": round(self.seconds, 1),
-            "violations": len(self.wrong),
-        }
 
 
 class Reader:
@@ -236,34 +200,4 @@ class Sending:
                 last = found["time"]
                 row = json.dumps(found["row"], sort_keys=True)
                 times.setdefault(last, Counter())[row, found["diff"]] += 1
-        self._compare(times)
-
-    def _compare(self, times: dict[int, Counter[Change]]) -> None:
-        self.sent.transactions = len(times)
-        for t, expected in self._expected(max(times, default=NOTHING_YET)):
-            found = times.pop(t, Counter())
-            lost, extra = expected - found, found - expected
-            self.sent.losses += lost.total()
-            self.sent.duplicates += extra.total()
-            if lost or extra:
-                self.sent.wrong.append(
-                    f"{t} lacks {lost.total()} and has {extra.total()} too many of "
-                    f"{expected.total()}: {[*lost, *extra][:3]}"
-                )
-        for t, extra in times.items():
-            self.sent.duplicates += extra.total()
-            self.sent.wrong.append(f"{t} was published and has no changes")
-
-    def _expected(self, upto: int) -> Iterator[tuple[int, Counter[Change]]]:
-        """The changes of the table at every time up to the last that was published."""
-        shard = self._race.watch.shard("orders")
-        with Outgoing(shard, None, NOTHING_YET, "judge") as outgoing:
-            while outgoing.reached < upto:
-                found = outgoing.next(1_000)
-                if found is None:
-                    continue
-                rows = pa.Table.from_batches(found.batches())
-                plain = rows.drop_columns(["_diff"]).to_pylist()
-                texts = [json.dumps(row, sort_keys=True) for row in plain]
-                if found.t <= upto:
-                    yield found.t, Counter(zip(texts, rows["_diff"].to_pylist(), strict=True))
+        self.sent.judge(self._race.watch.shard("orders"), times)
