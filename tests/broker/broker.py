@@ -17,6 +17,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.broker.certificate import STORE_PASSWORD, Certificate
+from tests.jvm import QUICK
 from tests.server_process import (
     LOOPBACK,
     ServerError,
@@ -35,7 +36,7 @@ USER, PASSWORD = "reader", "tide-and-strand"
 _PATIENCE_S = 120
 _STOPPING_S = 30
 _ATTEMPTS = 3
-_JVM = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xms128m", "-Xmx384m", *QUICK, "-Xshare:auto")
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 # One node is everything, so each internal topic has one copy; one partition of each is faster to

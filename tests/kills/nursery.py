@@ -48,11 +48,11 @@ def _command(engine: str, words: Sequence[str]) -> int:
         from strandline.testing.engines import arrow_engine
 
         return main(list(words), engine=arrow_engine)
+    from tests.jvm import DRIVER
+
     from strandline.spark import session
 
-    # Lives are short: a quick compiler is worth more than good code.
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    settings = {"spark.sql.shuffle.partitions": cores, "spark.driver.extraJavaOptions": quick}
+    settings = {"spark.sql.shuffle.partitions": cores, **DRIVER}
     session("kills", master=f"local[{cores}]", settings=settings)
     return main(list(words))
 

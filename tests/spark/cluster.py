@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+from tests.jvm import QUICK
 
 import strandline
 from strandline.spark.java import find_java
@@ -41,7 +42,7 @@ LOOPBACK = "127.0.0.1"
 ELSEWHERE = "127.0.0.2"
 """Another host, as far as Spark can tell."""
 
-_OPTIONS = ("-Xmx256m", "-Dspark.master.rest.enabled=false")
+_OPTIONS = ("-Xmx256m", *QUICK, "-Dspark.master.rest.enabled=false")
 _TIED = (
     "import ctypes, os, sys\nctypes.CDLL(None).prctl(1, 9)\nos.execvp(sys.argv[1], sys.argv[1:])\n"
 )

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from tests.jvm import DRIVER
 
 import strandline
 from strandline.spark import session, worker
@@ -55,7 +56,7 @@ class Program:
     spark: SparkSession
 
     def start(self, master: str, settings: dict[str, str]) -> str:
-        self.spark = session("cluster tests", master=master, settings=settings)
+        self.spark = session("cluster tests", master=master, settings={**DRIVER, **settings})
         return self.spark.version
 
     def stop(self) -> None:

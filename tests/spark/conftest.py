@@ -43,6 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores of this machine. Its settings are shared: put back what you change."""
-    made = session("tests", master="local[2]", settings={"spark.sql.shuffle.partitions": 2})
+    from tests.jvm import DRIVER
+
+    settings = {"spark.sql.shuffle.partitions": 2, **DRIVER}
+    made = session("tests", master="local[2]", settings=settings)
     yield made
     made.stop()

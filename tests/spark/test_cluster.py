@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from tests.jvm import EXECUTOR
 from tests.spark.cluster import (
     LOOPBACK,
     Driver,
@@ -41,6 +42,7 @@ OWN = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
+    **EXECUTOR,
 }
 
 

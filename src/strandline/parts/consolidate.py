@@ -45,6 +45,8 @@ class Overlay:
 
 def consolidate(updates: pa.Table) -> pa.Table:
     """Equal rows become one, those that cancel go; with `_time`, rows at equal times only."""
+    if updates.num_rows < 2:  # Nothing to add up, which is usual where little changes.
+        return updates.filter(pc.not_equal(updates.column(DIFF), 0))
     names = [name for name in updates.column_names if name != DIFF]
     first, sums = _sums(updates.select(names), updates.column(DIFF))
     if len(first) == updates.num_rows:

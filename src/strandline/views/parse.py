@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from sqlglot import Token
 
 STATEMENTS_MAX = 1000
+_KEPT = 16
+"""Programs that are kept as read: replicas, queries and replays ask for the same few for ever."""
 
 
 def parse(
@@ -31,6 +35,12 @@ def parse(
     >>> parse("CREATE TABLE t (k INT, PRIMARY KEY (k)) USING generator").tables[0].key
     ('k',)
     """
+    program = _read(text, recorded=recorded)
+    return replace(program, settings=dict(settings)) if settings else program
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(text: str, *, recorded: bool) -> Program:
     troubles = Troubles()
     tables: list[Table] = []
     views: list[ViewQuery] = []
@@ -48,7 +58,7 @@ def parse(
             views.append(declared)
         else:
             sinks.append(declared)
-    return Program.of(tables, views, sinks, settings, found=troubles, recorded=recorded)
+    return Program.of(tables, views, sinks, found=troubles, recorded=recorded)
 
 
 def _statements(text: str, troubles: Troubles) -> Iterator[list[Token]]:

@@ -8,6 +8,7 @@ Spark and our parser read differently are refused here.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
@@ -90,8 +91,9 @@ def parse_query(tokens: Sequence[Token], text: str) -> exp.Query:
     return tree
 
 
+@lru_cache(maxsize=1024)
 def parse_expression(text: str) -> exp.Expr:
-    """The tree of one expression that `write` wrote."""
+    """The tree of one expression that `write` wrote; for everybody who asks, so read it only."""
     tree = parse_query(tokenize(f"SELECT {text}"), f"SELECT {text}")
     return tree.expressions[0]  # type: ignore[no-any-return]
 
