@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.connectors import raw as layout
 from strandline.connectors.incoming import decode
@@ -51,13 +52,17 @@ def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
 
 
 def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
-    """Rows of a table from JSON, one a line; `"_delete": true` beside a key deletes it."""
+    """Rows of a table from JSON, one a line; `"_delete": true` beside a key deletes it.
+
+    Whether columns are left out that may not be is asked where the rows are staged.
+    """
     deletes, values = [], []
     for number, line in enumerate(lines, 1):
         delete, value = _split(line, number)
         deletes.append(delete)
         values.append(value)
-    how = reading(table.columns, table.key, {"format": "json", "envelope": "append"})
+    lax = pa.schema([each.with_nullable(True) for each in table.columns])
+    how = reading(lax, table.key, {"format": "json", "envelope": "append"})
     found = decode(layout.raw_batch(values, PARTITION, range(len(values))), how).table
     for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
         raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
@@ -132,7 +137,27 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
     if layout.DELETE in rows.column_names:
         columns.append(cast(rows[layout.DELETE], pa.bool_()))
         fields.append(pa.field(layout.DELETE, pa.bool_()))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    made = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    for each in table.columns:
+        if not each.nullable:
+            _refuse_nulls(made, each.name, table)
+    return made
+
+
+def _refuse_nulls(rows: pa.Table, name: str, table: Target) -> None:
+    """The first row without a value is refused; one that deletes needs its key alone."""
+    nulls = pa.chunked_array([pa.repeat(True, rows.num_rows)])
+    if name in rows.column_names:
+        nulls = pc.is_null(rows[name])
+    if layout.DELETE in rows.column_names:
+        nulls = pc.and_not(nulls, pc.fill_null(rows[layout.DELETE], False))
+    at = pc.index(nulls, True).as_py()
+    if at >= 0:
+        key = "".join(f", {each} {printable(str(rows[each][at]))}" for each in table.key)
+        raise SchemaError(
+            f"row {at + 1} for {table.name}{key}: column {printable(name)} is null or left out, "
+            "and may not be"
+        )
 
 
 def refuse_unknown(names: set[str], table: Target) -> None:
