@@ -84,8 +84,8 @@ def test_json_that_does_not_fit_is_named_by_its_line(line, words):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([{"id": 1, "amount": 5}, {"id": 4, "amount": None}], "row 2 for u, id '4': column 'amou"),
-        ([{"id": 1}], "row 1 for u, id '1': column 'amount' is null or left out"),
+        ([{"id": 1, "amount": 5}, {"id": 4, "amount": None}], "row 2 for u, id 4: column 'amou"),
+        ([{"id": 1}], "row 1 for u, id 1: column 'amount' is null or left out"),
         ([{"id": 1, "_delete": True}, {"id": 2, "_delete": None}], "row 2 for u"),
         (pd.DataFrame({"id": [1, 2], "amount": [1.0, None]}).convert_dtypes(), "row 2 for u"),
         (pa.table({"id": [1], "note": ["a"]}), "row 1 for u"),
@@ -103,5 +103,20 @@ def test_a_row_that_deletes_needs_its_key_alone():
     ):
         made = staged_rows(rows, STRICT, 0)
         assert made["amount"].to_pylist() == [None, 5]
-    with pytest.raises(SchemaError, match="row 1 for u, id '1': column 'amount'"):
+    with pytest.raises(SchemaError, match="row 1 for u, id 1: column 'amount'"):
         staged_rows(json_rows([b'{"id": 1}'], STRICT), STRICT, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (None, "row 2 for t is NoneType: give a dict"),
+        ("x", "row 2 for t is str"),
+        ({"id": 2**63}, "column 'id' of row 2 for t: .*too large"),
+        ({"id": 2, "price": "x"}, "column 'price' of row 2 for t"),
+        ({"id": 2, 7: "x"}, "no column"),
+    ],
+)
+def test_what_is_no_row_is_refused_by_name(row, words):
+    with pytest.raises(UsageError, match=words):
+        staged_rows([{"id": 1}, row], KEYED, 0)

@@ -28,6 +28,8 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | Sequence[Mapping[s
 PARTITION = "transaction"
 _CHUNK_ROWS = 1 << 32
 CHUNKS_MAX = 1 << 30
+_MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What Arrow raises for a value of Python that does not fit its column."""
 
 
 class Target(Protocol):
@@ -111,6 +113,11 @@ def table_of(rows: Rows, table: Target) -> pa.Table:
 
 
 def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Target) -> pa.Table:
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise UsageError(
+                f"row {number} for {table.name} is {type(row).__name__}: give a dict of columns"
+            )
     given = {name for row in rows for name in row}
     refuse_unknown(given, table)
     schema = pa.schema([each for each in table.columns if each.name in given or not rows])
@@ -118,8 +125,19 @@ def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Target) -> pa.Table:
         schema = schema.append(pa.field(layout.DELETE, pa.bool_()))
     try:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise SchemaError(f"rows for {table.name}: {error}") from error
+    except _MISFITS as error:
+        raise SchemaError(f"{_misfit(rows, schema)} for {table.name}: {error}") from error
+
+
+def _misfit(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> str:
+    """Where the first value is that does not fit."""
+    for number, row in enumerate(rows, 1):
+        for each in schema:
+            try:
+                pa.array([row.get(each.name)], each.type)
+            except _MISFITS:
+                return f"column {printable(each.name)} of row {number}"
+    return "rows"
 
 
 def _fitting(rows: pa.Table, table: Target) -> pa.Table:
@@ -139,24 +157,25 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
         fields.append(pa.field(layout.DELETE, pa.bool_()))
     made = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     for each in table.columns:
-        if not each.nullable:
-            _refuse_nulls(made, each.name, table)
+        _refuse_nulls(made, each, table)
     return made
 
 
-def _refuse_nulls(rows: pa.Table, name: str, table: Target) -> None:
-    """The first row without a value is refused; one that deletes needs its key alone."""
+def _refuse_nulls(rows: pa.Table, column: pa.Field, table: Target) -> None:
+    """The first row without a value that it must have; one that deletes needs its key alone."""
+    if column.nullable:
+        return
     nulls = pa.chunked_array([pa.repeat(True, rows.num_rows)])
-    if name in rows.column_names:
-        nulls = pc.is_null(rows[name])
+    if column.name in rows.column_names:
+        nulls = pc.is_null(rows[column.name])
     if layout.DELETE in rows.column_names:
         nulls = pc.and_not(nulls, pc.fill_null(rows[layout.DELETE], False))
     at = pc.index(nulls, True).as_py()
     if at >= 0:
-        key = "".join(f", {each} {printable(str(rows[each][at]))}" for each in table.key)
+        key = "".join(f", {each} {printable(rows[each][at].as_py())}" for each in table.key)
         raise SchemaError(
-            f"row {at + 1} for {table.name}{key}: column {printable(name)} is null or left out, "
-            "and may not be"
+            f"row {at + 1} for {table.name}{key}: column {printable(column.name)} is null or left "
+            "out, and may not be"
         )
 
 
