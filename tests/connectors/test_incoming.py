@@ -287,3 +287,45 @@ def test_x11_values_without_end_are_error_rows(monkeypatch):
         assert found.rows(how).num_rows == 0
     found, how = decoded(values)
     assert good(found, how)["id"] == [3]
+
+
+BLOCK = {"version": "2.4.0.Final", "name": "shop", "sequence": '["1","2"]', "lsn": 5, "ts_ms": 9}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "own", "expected"),
+    [
+        ("version", pa.int64(), 3, 3),
+        ("version", pa.string(), "v3", "v3"),
+        ("name", pa.string(), "n", "n"),
+        ("sequence", pa.int64(), 3, 3),
+        ("transaction", pa.int64(), 3, 3),
+        ("op", pa.int64(), 3, 3),
+        ("source", pa.int64(), 3, 3),
+        # What orders events comes before what the row has, which deletions may not have.
+        ("lsn", pa.int64(), 3, 5),
+        ("ts_ms", pa.int64(), None, 9),
+    ],
+)
+def test_a_sequence_of_the_tables_own_is_not_taken_for_another_thing_of_its_name(
+    name, kind, own, expected
+):
+    schema = pa.schema([("id", pa.int64()), (name, kind)])
+    row = {"id": 1} if own is None else {"id": 1, name: own}
+    block = {"source": BLOCK, "transaction": {"id": "7"}}
+    messages = [
+        {"op": "u", "before": row, "after": row, **block},
+        {"op": "d", "before": row, **block},
+    ]
+    for each in (messages, [{"schema": {}, "payload": message} for message in messages]):
+        found, how = decoded(each, schema=schema, envelope="debezium", sequenceBy=name)
+        assert found.table["_error"].null_count == 2
+        assert found.rows(how)[name].to_pylist() == [expected] * 2
+        assert found.rows(how)["_order0"].to_pylist() == [expected] * 2
+
+
+def test_a_place_that_can_not_be_read_is_an_error_where_the_row_has_none():
+    for row in ({"id": 1, "name": "a"}, {"id": 1, "name": "a", "lsn": None}):
+        message = {"op": "c", "after": row, "source": {"lsn": "x"}}
+        found, _ = decoded([message], envelope="debezium", sequenceBy="lsn")
+        assert "$.source.lsn" in found.table["_error"].to_pylist()[0]

@@ -206,14 +206,15 @@ def _columns(found: _Found, reading: Reading) -> list[pa.Array]:
 
 def _sequenced(events: Sequence[Event], values: list[Any], at: int) -> list[Any]:
     """The values of a `sequenceBy` column: of the source, of the message, else of the row."""
-    get = attrgetter(f"s{at}")
+    name = f"s{at}"
     filled = []
     for event, value in zip(events, values, strict=True):
         message = event.sequence
         own = None
         if message is not None:
-            own = None if message.source is None else get(message.source)
-            own = get(message) if own is None else own
+            # Neither has a place for a name that means another thing in it.
+            own = getattr(message.source, name, None)
+            own = getattr(message, name, None) if own is None else own
         filled.append(value if own is None else own)
     return filled
 
