@@ -86,6 +86,13 @@ def test_a_stray_quote_costs_its_own_record():
     ]  # fmt: skip
 
 
+def test_a_mark_of_utf_8_is_no_part_of_the_first_value():
+    (marked,) = rows(b'\xef\xbb\xbf{"a":1}\r\n{"a":2}\n\xef\xbb\xbf\n', "json")
+    assert marked["_value"].to_pylist() == [b'{"a":1}', b'{"a":2}', b"\xef\xbb\xbf"]
+    assert marked["_offset"].to_pylist() == [0, 12, 20]
+    assert rows(b"\xef\xbb\xbf\n", "json") == []
+
+
 def test_many_cells_and_long_ones_are_told_apart_in_time():
     cells = b'"' + b'x""y' * 100_000 + b'",' + b'"",a"b,' * 200_000 + b'"\n"'
     records = [record for _, record in csv_records(io.BytesIO(cells), file_of(record_max=1 << 24))]

@@ -101,7 +101,9 @@ def limits_of(options: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _json(stream: BinaryIO, file: File) -> Iterator[pa.RecordBatch]:
-    lines = ((offset, line.strip()) for offset, line in _lines(stream, file))
+    # A mark of UTF-8 is no part of the first value.
+    marks = ((offset, b"" if offset else _BOM, line) for offset, line in _lines(stream, file))
+    lines = ((offset, line.removeprefix(mark).strip()) for offset, mark, line in marks)
     for values, offsets in _gathered(each for each in lines if each[1]):
         yield layout.raw_batch(values, file.partition, offsets)
 
