@@ -269,7 +269,7 @@ def _assembled(
     _refuse_nulls(rows, keep, found, reading)
     delete, truncate = (_flags(found, flag) for flag in ("delete", "truncate"))
     places = np.array(found.places, np.int64)
-    bad = [place for place in sorted(found.refused) if place not in set(found.places)]
+    bad = sorted(found.refused.keys() - set(found.places))
     places = np.concatenate((places, np.array(bad, np.int64)))
     extra = len(places) - len(found.places)
     truncate = np.concatenate((truncate, np.zeros(extra, np.bool_)))
