@@ -95,12 +95,57 @@ def healed(found):
         ([{"id": 1}, {"id": 1, "name": "a"}], None, {}),
         ([{"id": 1}, {"id": 2, "name": "a"}], None, {b"1": b'{"id": 1}'}),
         ([b"bad", {"id": 1, "name": "a"}], None, {b"at\x1fp\x1f10": b"bad"}),
+        ([{"id": 1, "name": 5}, {"id": 1, "name": "a"}], None, {}),
+        ([{"id": 1, "name": 5}, {"id": 2, "name": "a"}], None, {b"1": b'{"id": 1, "name": 5}'}),
+        ([{"id": 1, "name": 5}, {"id": 1, "_delete": True}], None, {}),
+        (
+            [{"id": 1, "name": 5}, {"id": 1, "name": "a"}],
+            [b"k", None],
+            {b"k": b'{"id": 1, "name": 5}'},
+        ),
+        (
+            [{"id": 2**63, "name": 5}],
+            None,
+            {b"at\x1fp\x1f10": b'{"id": 9223372036854775808, "name": 5}'},
+        ),
+        ([{"id": None, "name": 5}], None, {b"at\x1fp\x1f10": b'{"id": null, "name": 5}'}),
     ],
 )
 def test_an_error_is_healed_by_the_next_good_value_of_its_key(values, keys, left):
     found, _ = decoded(values, keys)
     assert healed(found) == left
     assert found.errors().schema.names[: len(ERRORS)] == ERRORS.names
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "options"),
+    [
+        (b"x,1,a", b"5,1,a", {"format": "csv", "csv.columns": "lsn,id,name"}),
+        (b"1,a,x", b"1,a,5", {"format": "csv"}),
+        ({"id": 1, "name": "a", "x": 1, "lsn": "y"}, {"id": 1, "name": "a"}, {"newColumns": "add"}),
+        (
+            {"op": "u", "before": {"id": 1, "name": 5}, "after": {"id": 1, "name": 6}},
+            {"op": "d", "before": {"id": 1}},
+            {"envelope": "debezium"},
+        ),
+        (
+            {"payload": {"op": "d", "before": {"id": 1}, "source": {"lsn": "x"}}},
+            {"op": "c", "after": {"id": 1, "name": "a"}, "source": {"lsn": 1}},
+            {"envelope": "debezium", "sequenceBy": "lsn"},
+        ),
+    ],
+)
+def test_an_error_is_known_by_its_key_where_that_can_be_read(bad, good, options):
+    found, _ = decoded([bad], **options)
+    assert found.errors()["id"].to_pylist() == [b"1"]
+    found, _ = decoded([bad, good], **options)
+    assert found.table["_error"].null_count == 1
+    assert healed(found) == {}
+
+
+def test_an_error_of_a_table_without_keys_is_known_by_its_place():
+    found, _ = decoded([{"id": 1, "name": 5}], key=())
+    assert found.errors()["id"].to_pylist() == [b"at\x1fp\x1f10"]
 
 
 def test_keys_that_a_row_leaves_out_come_from_the_message():

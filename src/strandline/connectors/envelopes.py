@@ -25,14 +25,15 @@ schema says, else the one that they seem to have; elsewhere they are ignored.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from strandline.connectors.formats import Refused, json_of, parser
-from strandline.connectors.values import python_type
+from strandline.connectors.values import REFUSALS, python_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -117,6 +118,25 @@ class Envelope:
             if not self._mends:
                 raise
             return self._mended(value)
+
+    def key_of(self, value: bytes) -> Mapping[str, Any]:
+        """The key columns of a value that can't be parsed, if they can be without the others."""
+        try:
+            event = self._keys.read(*self._keys.parse(value))
+        except REFUSALS:
+            return {}
+        if not isinstance(event, Event) or event.row is None:
+            return {}
+        return {name: getattr(event.row, f"c{at}") for at, name in enumerate(self.reading.key)}
+
+    @cached_property
+    def _keys(self) -> Envelope:
+        key = pa.schema([self.reading.schema.field(name) for name in self.reading.key])
+        envelope = "debezium" if self.reading.envelope == "debezium" else "append"
+        alone = replace(
+            self.reading, schema=key, envelope=envelope, sequence_by=(), new_columns="ignore"
+        )
+        return Envelope(alone, self.names or self.reading.columns or self.reading.schema.names)
 
     def _mended(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
         """Parsed without the fields that can't be; each other value stays as it was written."""
