@@ -1,6 +1,7 @@
 """Rows of files, read as streams within limits."""
 
 import io
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,6 +52,51 @@ def test_records_are_told_apart_whatever_cells_hold(given_rows):
         records = list(csv_records(io.BytesIO(marked + content), file_of()))
         assert [record.decode() for _, record in records] == lines
         assert all(content[at : at + len(record)] == record for at, record in records)
+
+
+def told_apart(text, delimiter):
+    """The same, a character at a time."""
+    records, start, fresh, inside, at = [], 0, True, False, 0
+    while at < len(text):
+        char = text[at]
+        if inside:
+            pair = text[at : at + 2] == '""'
+            inside, at = char != '"' or pair, at + pair
+        elif char == "\n":
+            records, start, fresh = [*records, text[start:at]], at + 1, True
+        else:
+            inside, fresh = fresh and char == '"', char == delimiter
+        at += 1
+    return [each.rstrip("\r\n") for each in [*records, text[start:]] if each.rstrip("\r\n")]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text('a"\n,é', max_size=20), st.sampled_from(",é"))
+def test_a_quote_opens_a_cell_at_its_start_alone(content, delimiter):
+    file = replace(file_of(), options={"csv.delimiter": delimiter})
+    found = [record.decode() for _, record in csv_records(io.BytesIO(content.encode()), file)]
+    assert found == told_apart(content, delimiter)
+
+
+def test_a_stray_quote_costs_its_own_record():
+    content = b'id,a\n1,5" pipe\n2,"ok\n,"\n3,6" pipe "\n"4"x,"\n"\n5,z\n'
+    records = [record for _, record in csv_records(io.BytesIO(content), file_of())]
+    assert records == [
+        b"id,a", b'1,5" pipe', b'2,"ok\n,"', b'3,6" pipe "', b'"4"x,"\n"', b"5,z"
+    ]  # fmt: skip
+
+
+def test_a_mark_of_utf_8_is_no_part_of_the_first_value():
+    (marked,) = rows(b'\xef\xbb\xbf{"a":1}\r\n{"a":2}\n\xef\xbb\xbf\n', "json")
+    assert marked["_value"].to_pylist() == [b'{"a":1}', b'{"a":2}', b"\xef\xbb\xbf"]
+    assert marked["_offset"].to_pylist() == [0, 12, 20]
+    assert rows(b"\xef\xbb\xbf\n", "json") == []
+
+
+def test_many_cells_and_long_ones_are_told_apart_in_time():
+    cells = b'"' + b'x""y' * 100_000 + b'",' + b'"",a"b,' * 200_000 + b'"\n"'
+    records = [record for _, record in csv_records(io.BytesIO(cells), file_of(record_max=1 << 24))]
+    assert records == [cells]
 
 
 @pytest.mark.parametrize("kind", ["json", "csv"])

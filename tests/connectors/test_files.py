@@ -217,6 +217,20 @@ def test_nothing_outside_of_the_folder_is_read(tmp_path, path):
         list(fetch(split, str))
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9.json", b"caf\xe9/a.json"])
+def test_a_name_that_is_no_utf_8_is_an_error_and_not_an_end(tmp_path, name):
+    path = tmp_path / os.fsdecode(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b'{"id": 1}\n')
+    source = Files({"path": str(tmp_path)})
+    for asked in (source.latest, lambda: source.plan({}, Limits())):
+        with pytest.raises(SourceError, match=r"file 'caf\\udce9.*rename it"):
+            asked()
+    assert Files({"path": str(tmp_path), "suffix": ".csv"}).plan({}, Limits()) is None
+    path.rename(tmp_path / "cafe.json")
+    assert len(read(source, source.plan({}, Limits()))) == 1
+
+
 def test_a_folder_that_is_not_there_is_an_error_and_not_an_end(tmp_path):
     with pytest.raises(SourceError, match="can't be read"):
         Files({"path": str(tmp_path / "none")}).plan({}, Limits())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -15,6 +16,9 @@ KEYED = parse(
     "CREATE TABLE t (id BIGINT, price DECIMAL(8,2), at TIMESTAMP, PRIMARY KEY (id)) USING http"
 ).tables[0]
 PLAIN = parse("CREATE TABLE p (id BIGINT, note STRING) USING http").tables[0]
+STRICT = parse(
+    "CREATE TABLE u (id BIGINT, amount BIGINT NOT NULL, note STRING, PRIMARY KEY (id)) USING http"
+).tables[0]
 
 
 def test_later_chunks_come_later():
@@ -39,7 +43,10 @@ def test_numbers_of_chunks_have_bounds(chunk):
 
 
 def test_no_rows_are_rows_too():
-    assert staged_rows([], KEYED, 0).num_rows == 0
+    for table in (KEYED, STRICT):
+        assert staged_rows([], table, 0).num_rows == 0
+        assert staged_rows(table.columns.empty_table(), table, 0).num_rows == 0
+        assert staged_rows(pa.table({"id": pa.array([], pa.int64())}), table, 0).num_rows == 0
 
 
 def test_only_keys_can_be_deleted():
@@ -72,3 +79,44 @@ def test_json_is_read_in_the_tables_types():
 def test_json_that_does_not_fit_is_named_by_its_line(line, words):
     with pytest.raises(SchemaError, match=words):
         json_rows([b'{"id": 1}', line], KEYED)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"id": 1, "amount": 5}, {"id": 4, "amount": None}], "row 2 for u, id 4: column 'amou"),
+        ([{"id": 1}], "row 1 for u, id 1: column 'amount' is null or left out"),
+        ([{"id": 1, "_delete": True}, {"id": 2, "_delete": None}], "row 2 for u"),
+        (pd.DataFrame({"id": [1, 2], "amount": [1.0, None]}).convert_dtypes(), "row 2 for u"),
+        (pa.table({"id": [1], "note": ["a"]}), "row 1 for u"),
+    ],
+)
+def test_a_row_without_a_value_that_it_must_have_is_refused(rows, words):
+    with pytest.raises(SchemaError, match=words):
+        staged_rows(rows, STRICT, 0)
+
+
+def test_a_row_that_deletes_needs_its_key_alone():
+    for rows in (
+        [{"id": 1, "_delete": True}, {"id": 2, "amount": 5}],
+        json_rows([b'{"id": 1, "_delete": true}', b'{"id": 2, "amount": 5}'], STRICT),
+    ):
+        made = staged_rows(rows, STRICT, 0)
+        assert made["amount"].to_pylist() == [None, 5]
+    with pytest.raises(SchemaError, match="row 1 for u, id 1: column 'amount'"):
+        staged_rows(json_rows([b'{"id": 1}'], STRICT), STRICT, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (None, "row 2 for t is NoneType: give a dict"),
+        ("x", "row 2 for t is str"),
+        ({"id": 2**63}, "column 'id' of row 2 for t: .*too large"),
+        ({"id": 2, "price": "x"}, "column 'price' of row 2 for t"),
+        ({"id": 2, 7: "x"}, "no column"),
+    ],
+)
+def test_what_is_no_row_is_refused_by_name(row, words):
+    with pytest.raises(UsageError, match=words):
+        staged_rows([{"id": 1}, row], KEYED, 0)

@@ -15,29 +15,41 @@
 
 Debezium's messages may be wrapped as `{"schema": …, "payload": …}`. A `sequenceBy` column is
 filled from `source`, else from the message itself, else from the row, so that deletions have
-their place, too. A value that says `__debezium_unavailable_value` keeps what the row has: the
-column is named in `keep`. Fields without a column are `fresh` where the table adds new columns,
-with the type that the message's schema says, else the one that they seem to have; elsewhere they
-are ignored.
+their place, too. Fields of `source` that say where an event is from, and not when, never fill one
+(`NO_ORDER`), and one of another type than the column's leaves it to what the row has. A value that
+says `__debezium_unavailable_value` keeps what the row has: the column is named in `keep`. Fields
+without a column are `fresh` where the table adds new columns, with the type that the message's
+schema says, else the one that they seem to have; elsewhere they are ignored.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from strandline.connectors.formats import Refused, json_of, parser
-from strandline.connectors.values import python_type
+from strandline.connectors.values import REFUSALS, python_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from strandline.connectors.reading import Reading
 
+NO_ORDER = frozenset(
+    (
+        *("version", "connector", "name", "snapshot", "db", "schema", "table", "collection"),
+        *("server_id", "thread", "query", "redo_sql", "user_name", "row_id"),
+    )
+)
+"""What Debezium's `source` says of the connector, the table, the session or the statement: a column
+of such a name is the table's own."""
+_OWN = frozenset(("op", "before", "after", "source", "payload", "schema", "transaction"))
+"""What a message has, wherever it is from."""
 UNAVAILABLE = b"__debezium_unavailable_value"
 _UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE)
 _UNAVAILABLE_FORMS = {
@@ -107,6 +119,25 @@ class Envelope:
                 raise
             return self._mended(value)
 
+    def key_of(self, value: bytes) -> Mapping[str, Any]:
+        """The key columns of a value that can't be parsed, if they can be without the others."""
+        try:
+            event = self._keys.read(*self._keys.parse(value))
+        except REFUSALS:
+            return {}
+        if not isinstance(event, Event) or event.row is None:
+            return {}
+        return {name: getattr(event.row, f"c{at}") for at, name in enumerate(self.reading.key)}
+
+    @cached_property
+    def _keys(self) -> Envelope:
+        key = pa.schema([self.reading.schema.field(name) for name in self.reading.key])
+        envelope = "debezium" if self.reading.envelope == "debezium" else "append"
+        alone = replace(
+            self.reading, schema=key, envelope=envelope, sequence_by=(), new_columns="ignore"
+        )
+        return Envelope(alone, self.names or self.reading.columns or self.reading.schema.names)
+
     def _mended(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
         """Parsed without the fields that can't be; each other value stays as it was written."""
         whole = msgspec.json.decode(self._as_json(value), type=_Raws)
@@ -116,11 +147,29 @@ class Envelope:
         wrapped = "payload" in whole
         types = self._types(whole.get("schema")) if wrapped else {}
         inner = msgspec.json.decode(whole["payload"], type=_Raws | None) if wrapped else whole
+        rows: list[_Raws] = []
         for side, kept in (("after", keep), ("before", [])):
             row = msgspec.json.decode((inner or {}).get(side, b"null"), type=_Raws | None)
             if inner is not None and row is not None:
-                inner[side] = msgspec.Raw(msgspec.json.encode(self._fitting(row, kept, types)))
+                rows.append(self._fitting(row, kept, types))
+                inner[side] = msgspec.Raw(msgspec.json.encode(rows[-1]))
+        if inner is not None and rows and self.reading.sequence_by:
+            self._clear_places(inner, rows[0])
         return self._parse_mended(msgspec.json.encode(inner)), tuple(keep)
+
+    def _clear_places(self, message: _Raws, row: _Raws) -> None:
+        """A field of `source`, or of the message, that is no value for a `sequenceBy` column that
+        the row has itself, is another thing of the same name."""
+        own = {name for name, raw in row.items() if bytes(raw) != b"null"}
+        source = msgspec.json.decode(message.get("source", b"null"), type=_Raws | None) or {}
+        for holder, names in ((source, _ordering(self.reading, NO_ORDER)),
+                              (message, _ordering(self.reading, _OWN))):  # fmt: skip
+            for name in names.values():
+                kind = python_type(self.reading.schema.field(name).type, self.reading.notation)
+                if name in own and name in holder and not _decodes(holder[name], kind):
+                    del holder[name]
+        if "source" in message:
+            message["source"] = msgspec.Raw(msgspec.json.encode(source))
 
     def _fitting(
         self, row: _Raws, keep: list[str], types: Mapping[str, pa.DataType] = _NO_TYPES
@@ -201,17 +250,37 @@ def _message(reading: Reading, *, forbid: bool) -> Any:  # noqa: ANN401 - a type
     row = row_type(reading, forbid=forbid, deletes=reading.envelope == "upsert")
     if reading.envelope != "debezium":
         return row
-    ordered = [
-        (f"s{at}", python_type(reading.schema.field(name).type, reading.notation), None)
-        for at, name in enumerate(reading.sequence_by)
-    ]
-    rename = {f"s{at}": name for at, name in enumerate(reading.sequence_by)}
-    place = msgspec.defstruct("Place", ordered, rename=rename, gc=False, frozen=True)
+    place = _struct("Place", [], reading, NO_ORDER)
     own = [("op", str | None, None), ("before", row | None, None), ("after", row | None, None)]
-    fields = [*own, ("source", place | None, None), *ordered]
-    message = msgspec.defstruct("Message", fields, rename=rename, gc=False, frozen=True)
-    whole = [*fields, ("payload", message | None, None)]
-    return msgspec.defstruct("Wrapped", whole, rename=rename, gc=False, frozen=True)
+    fields = [*own, ("source", place | None, None)]
+    message = _struct("Message", fields, reading, _OWN)
+    return _struct("Wrapped", [*fields, ("payload", message | None, None)], reading, _OWN)
+
+
+def _struct(
+    name: str, fields: list[tuple[str, Any, Any]], reading: Reading, never: frozenset[str]
+) -> Any:  # noqa: ANN401 - a type
+    """These fields, and those that may fill a `sequenceBy` column."""
+    rename = _ordering(reading, never)
+    ordered = [
+        (at, python_type(reading.schema.field(column).type, reading.notation), None)
+        for at, column in rename.items()
+    ]
+    return msgspec.defstruct(name, [*fields, *ordered], rename=rename, gc=False, frozen=True)
+
+
+def _ordering(reading: Reading, never: frozenset[str]) -> dict[str, str]:
+    """By attribute, the `sequenceBy` columns that a block may fill; not those of other fields."""
+    names = enumerate(reading.sequence_by)
+    return {f"s{at}": name for at, name in names if name not in never}
+
+
+def _decodes(raw: msgspec.Raw, kind: Any) -> bool:  # noqa: ANN401 - a type
+    try:
+        msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 class _Field(msgspec.Struct):

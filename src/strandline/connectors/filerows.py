@@ -14,6 +14,7 @@ Of Parquet, besides, pages that unpack to more than a hundred times their size a
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -100,7 +101,9 @@ def limits_of(options: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _json(stream: BinaryIO, file: File) -> Iterator[pa.RecordBatch]:
-    lines = ((offset, line.strip()) for offset, line in _lines(stream, file))
+    # A mark of UTF-8 is no part of the first value.
+    marks = ((offset, b"" if offset else _BOM, line) for offset, line in _lines(stream, file))
+    lines = ((offset, line.removeprefix(mark).strip()) for offset, mark, line in marks)
     for values, offsets in _gathered(each for each in lines if each[1]):
         yield layout.raw_batch(values, file.partition, offsets)
 
@@ -118,28 +121,41 @@ def _csv(stream: BinaryIO, file: File) -> Iterator[pa.RecordBatch]:
 
 def csv_records(stream: BinaryIO, file: File) -> Iterator[tuple[int, bytes]]:
     """Records with the offset of their first byte, not counting a mark of UTF-8; a quoted cell may
-    hold line ends. Empty lines are none."""
+    hold line ends. A quote opens a cell at its start alone, as for `csv_cells`. Empty lines are
+    none."""
     lines = _lines(stream, file)
     first = next(lines, None)
     if first is None:
         return
     marked = len(_BOM) if first[1].startswith(_BOM) else 0
+    left_open = _left_open(file.options.get("csv.delimiter", ","))
     held: list[bytes] = []
-    start = size = quotes = 0
+    start = size = 0
+    inside = False
     for offset, line in chain([(marked, first[1][marked:])], lines):
         start = start if held else offset - marked
         held.append(line)
-        size, quotes = size + len(line), quotes + line.count(b'"')
+        size += len(line)
         if size > file.record_max:
             raise _too_long(file, start)
-        if quotes % 2 == 0:
+        if b'"' in line:
+            inside = left_open.match(b'"' + line if inside else line) is not None
+        if not inside:
             record = b"".join(held).rstrip(b"\r\n")
-            held, size, quotes = [], 0, 0
+            held, size = [], 0
             if record:
                 yield start, record
     # A quote that is not closed: what is left is no record, and is told so by whoever decodes it.
     if record := b"".join(held).rstrip(b"\r\n"):
         yield start, record
+
+
+def _left_open(delimiter: str) -> re.Pattern[bytes]:
+    """Matches a line, read from the start of a cell, whose last cell is quoted and goes on."""
+    apart = re.escape(delimiter.encode())
+    rest = b"(?:(?!%b)[\\s\\S])*+" % apart
+    inner = b'[^"]*+(?:""[^"]*+)*+'
+    return re.compile(b'(?:(?:"%b"|(?!"))%b%b)*+"%b\\Z' % (inner, rest, apart, inner))
 
 
 def _lines(stream: BinaryIO, file: File) -> Iterator[tuple[int, bytes]]:

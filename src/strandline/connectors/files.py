@@ -149,6 +149,7 @@ class Files:
                     yield path.relative_to(self._folder).as_posix(), told.st_size
 
     def _look(self, path: str) -> _Seen:
+        _check_name(path)
         with opened(self._folder, path) as stream:
             told = os.fstat(stream.fileno())
             known = self._seen.get(path)
@@ -232,6 +233,17 @@ def _hash() -> Any:  # noqa: ANN401 - hashlib names no type for it
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+def _check_name(path: str) -> None:
+    """What is taken goes on record by its path, as text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise SourceError(
+            f"file {printable(path)} is not taken: its name, or that of a folder that it is in, is "
+            "no UTF-8; rename it, or move it out of the folder"
+        ) from error
 
 
 def _is_whole(name: str) -> bool:

@@ -9,8 +9,8 @@ in all rows but errors, and beside them
     `_keep`        list<string>  columns that keep what the row of its key has
     `_partition`, `_offset`      where it came from
     `_id`          binary        what an error is known by: the message's own key where it has one,
-                                 else its key columns, else its place. A good row carries the id of
-                                 the error that it heals
+                                 else its key columns, where they can be read, else its place. A
+                                 good row carries the id of the error that it heals
     `_error`       string        why there is no row; null for good rows
     `_raw`         binary        the value that could not be decoded, or its first `KEPT_MAX` bytes
 
@@ -21,7 +21,7 @@ are of an earlier partition or, in its own, of a lower offset. Errors have the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -158,6 +158,8 @@ class _Found:
     places: list[int]
     events: list[Event]
     refused: dict[int, str]
+    keys: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Of refused ones, the key columns, where those could be read."""
 
 
 def _decoded(
@@ -181,6 +183,8 @@ def _events(values: Sequence[bytes | None], envelope: Envelope) -> _Found:
             message, keep = (None, ()) if value is None else envelope.parse(value)
         except REFUSALS as error:
             found.refused[place] = reason_of(error)
+            if value is not None and envelope.reading.keyed:
+                found.keys[place] = envelope.key_of(value)
             continue
         event = envelope.read(message, keep)
         if isinstance(event, Refused):
@@ -206,14 +210,15 @@ def _columns(found: _Found, reading: Reading) -> list[pa.Array]:
 
 def _sequenced(events: Sequence[Event], values: list[Any], at: int) -> list[Any]:
     """The values of a `sequenceBy` column: of the source, of the message, else of the row."""
-    get = attrgetter(f"s{at}")
+    name = f"s{at}"
     filled = []
     for event, value in zip(events, values, strict=True):
         message = event.sequence
         own = None
         if message is not None:
-            own = None if message.source is None else get(message.source)
-            own = get(message) if own is None else own
+            # Neither has a place for a name that means another thing in it.
+            own = getattr(message.source, name, None)
+            own = getattr(message, name, None) if own is None else own
         filled.append(value if own is None else own)
     return filled
 
@@ -268,7 +273,7 @@ def _assembled(
     _refuse_nulls(rows, keep, found, reading)
     delete, truncate = (_flags(found, flag) for flag in ("delete", "truncate"))
     places = np.array(found.places, np.int64)
-    bad = [place for place in sorted(found.refused) if place not in set(found.places)]
+    bad = sorted(found.refused.keys() - set(found.places))
     places = np.concatenate((places, np.array(bad, np.int64)))
     extra = len(places) - len(found.places)
     truncate = np.concatenate((truncate, np.zeros(extra, np.bool_)))
@@ -287,14 +292,24 @@ def _assembled(
         "_raw": pc.binary_slice(pc.if_else(wrong, taken[layout.VALUE], None), 0, KEPT_MAX),
     }
     padded = [
-        pa.chunked_array([*each.chunks, pa.nulls(extra, each.type)], each.type)
-        for each in rows.columns
+        pa.chunked_array([*rows[each.name].chunks, *_refused(each, bad, found, reading)], each.type)
+        for each in reading.schema
     ]
     whole = pa.Table.from_arrays(padded, names=reading.schema.names)
     ours["_id"] = _ids(whole, taken, reading)
     arrays = [*whole.columns, *(ours[each.name] for each in OURS)]
     made = pa.Table.from_arrays(arrays, schema=out_schema(reading))
     return made.take(pa.array(np.argsort(places, kind="stable")))
+
+
+def _refused(
+    each: pa.Field, places: list[int], found: _Found, reading: Reading
+) -> Sequence[pa.Array]:
+    """A column of values that were refused: null, but for keys."""
+    if not found.keys or each.name not in reading.key:
+        return [pa.nulls(len(places), each.type)]
+    values = [found.keys.get(place, {}).get(each.name) for place in places]
+    return [_column(values, each, _Found(places, [], found.refused), reading)]
 
 
 def _diffs(taken: pa.Table) -> pa.ChunkedArray:

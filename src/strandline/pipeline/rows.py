@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.connectors import raw as layout
 from strandline.connectors.incoming import decode
@@ -27,6 +28,8 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | Sequence[Mapping[s
 PARTITION = "transaction"
 _CHUNK_ROWS = 1 << 32
 CHUNKS_MAX = 1 << 30
+_MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What Arrow raises for a value of Python that does not fit its column."""
 
 
 class Target(Protocol):
@@ -51,13 +54,17 @@ def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
 
 
 def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
-    """Rows of a table from JSON, one a line; `"_delete": true` beside a key deletes it."""
+    """Rows of a table from JSON, one a line; `"_delete": true` beside a key deletes it.
+
+    Whether columns are left out that may not be is asked where the rows are staged.
+    """
     deletes, values = [], []
     for number, line in enumerate(lines, 1):
         delete, value = _split(line, number)
         deletes.append(delete)
         values.append(value)
-    how = reading(table.columns, table.key, {"format": "json", "envelope": "append"})
+    lax = pa.schema([each.with_nullable(True) for each in table.columns])
+    how = reading(lax, table.key, {"format": "json", "envelope": "append"})
     found = decode(layout.raw_batch(values, PARTITION, range(len(values))), how).table
     for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
         raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
@@ -106,6 +113,11 @@ def table_of(rows: Rows, table: Target) -> pa.Table:
 
 
 def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Target) -> pa.Table:
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise UsageError(
+                f"row {number} for {table.name} is {type(row).__name__}: give a dict of columns"
+            )
     given = {name for row in rows for name in row}
     refuse_unknown(given, table)
     schema = pa.schema([each for each in table.columns if each.name in given or not rows])
@@ -113,8 +125,19 @@ def _of_dicts(rows: Sequence[Mapping[str, Any]], table: Target) -> pa.Table:
         schema = schema.append(pa.field(layout.DELETE, pa.bool_()))
     try:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise SchemaError(f"rows for {table.name}: {error}") from error
+    except _MISFITS as error:
+        raise SchemaError(f"{_misfit(rows, schema)} for {table.name}: {error}") from error
+
+
+def _misfit(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> str:
+    """Where the first value is that does not fit."""
+    for number, row in enumerate(rows, 1):
+        for each in schema:
+            try:
+                pa.array([row.get(each.name)], each.type)
+            except _MISFITS:
+                return f"column {printable(each.name)} of row {number}"
+    return "rows"
 
 
 def _fitting(rows: pa.Table, table: Target) -> pa.Table:
@@ -132,7 +155,28 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
     if layout.DELETE in rows.column_names:
         columns.append(cast(rows[layout.DELETE], pa.bool_()))
         fields.append(pa.field(layout.DELETE, pa.bool_()))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    made = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    for each in table.columns:
+        _refuse_nulls(made, each, table)
+    return made
+
+
+def _refuse_nulls(rows: pa.Table, column: pa.Field, table: Target) -> None:
+    """The first row without a value that it must have; one that deletes needs its key alone."""
+    if column.nullable:
+        return
+    nulls = pa.chunked_array([pa.repeat(True, rows.num_rows)])
+    if column.name in rows.column_names:
+        nulls = pc.is_null(rows[column.name])
+    if layout.DELETE in rows.column_names:
+        nulls = pc.and_not(nulls, pc.fill_null(rows[layout.DELETE], False))
+    at = pc.index(nulls, True).as_py()
+    if at >= 0:
+        key = "".join(f", {each} {printable(rows[each][at].as_py())}" for each in table.key)
+        raise SchemaError(
+            f"row {at + 1} for {table.name}{key}: column {printable(column.name)} is null or left "
+            "out, and may not be"
+        )
 
 
 def refuse_unknown(names: set[str], table: Target) -> None:
