@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import combinations_with_replacement
 
 import pyarrow as pa
 import pytest
@@ -80,9 +83,9 @@ def test_a_version_that_was_merged_is_refused(shard):
     shard.compact(full=True)
     with pytest.raises(SinceError, match="oldest time that can be read is 1"):
         reader_of(shard, versionAsOf="0").partitions()
-    feed = {"readChangeFeed": "true", "startingVersion": "1"}
-    with pytest.raises(SinceError):
-        reader_of(shard, **feed).partitions()
+    for start in ("0", "1"):
+        with pytest.raises(SinceError):
+            reader_of(shard, readChangeFeed="true", startingVersion=start).partitions()
 
 
 def test_an_empty_table_has_no_rows(shard, tmp_path):
@@ -128,3 +131,59 @@ def test_the_change_feed_tells_what_happened_and_when(shard):
     assert len(rows_of(reader_of(shard, **whole, endingVersion="0"))) == 1000
     with pytest.raises(BoundsError, match="endingVersion 7"):
         reader_of(shard, **{**feed, "endingVersion": "7"}).partitions()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_feed_of_any_two_versions_is_the_same_however_they_were_merged(tmp_path, seed):
+    chance = random.Random(seed)
+    lake, key = str(tmp_path / "lake"), ["k"] * (seed % 3 != 0)
+    settings = strandline.Settings(inline_max_bytes=500, part_target_rows=16)
+    with strandline.open(lake, settings=settings, upkeep=False) as store:
+        shard = store.shard("t", COLUMNS, key=key)
+        shard.path = f"{lake}/t"
+        told: list[Counter] = []
+        with shard.writer() as writer:
+            for _ in range(chance.randrange(2, 6)):
+                told.append(some_updates(chance, sum(told, Counter()), keyed=bool(key)))
+                rows = [{"k": k, "v": v, "_diff": diff} for (k, v), diff in told[-1].items()]
+                writer.append(rows)
+                if chance.random() < 0.4:
+                    shard.compact(full=chance.random() < 0.5)
+        before = feeds_of(shard, len(told), chance)
+        for _ in range(2):
+            shard.compact(full=True)
+            assert feeds_of(shard, len(told), chance) == before
+    for (start, end), found in before.items():
+        wanted = Counter()
+        for version in range(start, end + 1):
+            for (k, v), diff in told[version].items():
+                wanted[version, k, v] += diff
+        assert found == wanted
+
+
+def some_updates(chance, there, *, keyed):
+    """Rows that come and go; at a key there is one row at most."""
+    made: Counter = Counter()
+    for key in chance.sample(range(80), chance.choice((2, 60))):
+        old = [(key, v) for v in "abc" if there[key, v] > 0]
+        gone = chance.random() < 0.6
+        if old and gone:
+            made[chance.choice(old)] -= 1
+        if not keyed or not old or gone:
+            made[key, chance.choice("abc")] += 1
+    return Counter({row: diff for row, diff in made.items() if diff}) or Counter({(99, "z"): 1})
+
+
+def feeds_of(shard, versions, chance):
+    """What the feed tells of each two versions, added up."""
+    found = {}
+    for start, end in combinations_with_replacement(range(versions), 2):
+        bounds = {"startingVersion": str(start), "endingVersion": str(end)}
+        size = str(chance.choice((1024, 4096, 10_000_000)))
+        feed = reader_of(shard, readChangeFeed="true", maxPartitionBytes=size, **bounds)
+        sums: Counter = Counter()
+        for row in rows_of(feed):
+            came = row["_change_type"] in {"insert", "update_postimage"}
+            sums[row["_commit_version"], row["k"], row["v"]] += 1 if came else -1
+        found[start, end] = sums
+    return found
