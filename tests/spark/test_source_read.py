@@ -13,6 +13,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import strandline
 from strandline.errors import BoundsError, LeaseLostError, SchemaError, SinceError
+from strandline.reading.view import pinned_view
+from strandline.spark import source_read
 from strandline.spark.source import StrandlineSource
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -86,6 +88,33 @@ def test_a_version_that_was_merged_is_refused(shard):
     for start in ("0", "1"):
         with pytest.raises(SinceError):
             reader_of(shard, readChangeFeed="true", startingVersion=start).partitions()
+
+
+def test_an_instant_that_has_just_come_is_read_whole(tmp_path, monkeypatch):
+    """The owner of a timeline commits after the planner's first look, before its second."""
+    with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
+        shard = store.shard("t", COLUMNS, key=["k"])
+        shard.path = str(tmp_path / "lake" / "t")
+        timeline = store.timeline("shop")
+        timeline.attach(shard)
+        with timeline.own() as owner:
+            owner.stage("t", [{"k": 0, "v": "old"}])
+            owner.commit()
+
+            def overtaken(lease):
+                view = pinned_view(lease)
+                if not looks:
+                    owner.stage("t", [{"k": 1, "v": "new"}])
+                    owner.commit()
+                looks.append(view.upper)
+                return view
+
+            looks = []
+            monkeypatch.setattr(source_read, "pinned_view", overtaken)
+            later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+            found = rows_of(reader_of(shard, timestampAsOf=later))
+        assert sorted(row["k"] for row in found) == [0, 1]
+        assert len(looks) == 2
 
 
 def test_an_empty_table_has_no_rows(shard, tmp_path):
