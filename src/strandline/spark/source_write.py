@@ -81,8 +81,11 @@ def finish(messages: list[TaskRows], batch: int | None) -> Appended | Repeated |
                 answers = answers_of(messages, ground.shard_id)
                 txn = None
                 if options.app is not None and batch is not None:
-                    digest = digest_of(messages) if options.keys else None
-                    txn = Txn(app_name(options.app), batch, digest)
+                    app = app_name(options.app)
+                    mark = shard.state().txns.get(app)
+                    recorded = mark.total if mark is not None and mark.batch == batch else None
+                    digest = digest_of(messages, recorded) if options.keys else None
+                    txn = Txn(app, batch, digest)
                 stored = options.sequence_by
                 if not set(stored) <= set(ground.schema.names):
                     stored = ()
