@@ -252,6 +252,8 @@ def test_giving_up_after_a_commit_that_counted_deletes_nothing(shard):
         ([K], {}, SchemaError, "the rows lack 'v'"),
         ([K, V, GONE], {}, SchemaError, "no column 'gone'"),
         ([K, V], {"keys": "k", "deleteWhen": "gone"}, SchemaError, "lack 'gone'"),
+        ([K, V], {"keys": "k", "deleteWhen": "v"}, SchemaError, "'v', which is a string and not"),
+        ([K, V], {"keys": "k", "deleteWhen": "k = 'D'"}, SchemaError, "compares column 'k'"),
         ([K, V], {"keys": "v"}, UsageError, "has the key 'k', not 'v'"),
         ([StructField("k", StringType()), V], {}, SchemaError, "column 'k' of the rows"),
     ],

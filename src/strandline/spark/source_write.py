@@ -62,7 +62,10 @@ def check_columns(options: Write, columns: StructType, schema: Schema) -> None:
     """Refuse missing and extra columns, and types that do not fit, by name."""
     used = {name.casefold() for name in options.extra}
     check_names(columns.names, (*schema.names, *options.extra), used=used)
-    check_types(arrow_schema(columns), schema, schema.names)
+    have = arrow_schema(columns)
+    check_types(have, schema, schema.names)
+    if options.delete_when is not None:
+        options.delete_when.marks(have.empty_table())
     if options.keys:
         check_key(schema, options.keys, options.place.table)
 
