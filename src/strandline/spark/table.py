@@ -78,17 +78,19 @@ class Table:
     ) -> DataFrame:
         """Every insertion and retraction from `start` on, before `end`, by default up to now.
 
-        Rows have `_time` and `_diff`. What is read is kept as for `df`.
+        Rows have `_time` and `_diff`; there are none where `end` is not past `start`. What is read
+        is kept as for `df`.
         """
         session = _session(None, spark)
         self._desk.check_visible()
         start = valid_time(start, "start")
         end = None if end is None else valid_time(end, "end")
-        last = None if end is None else max(start, end - 1)
+        last = None if end is None or end <= start else end - 1
         view = self._kept(last, start)
         newest = settled_time(self.name, view, last)
         scan = Scan(self._desk, session, self._jobs(session), view, newest)
-        return scan.changes(start, (0 if newest is None else newest + 1) if end is None else end)
+        upto = (0 if newest is None else newest + 1) if end is None else end
+        return scan.changes(start, max(start, upto))
 
     def append(
         self,
