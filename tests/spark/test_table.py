@@ -243,3 +243,18 @@ def test_changes_up_to_where_they_begin_are_none(spark, table):
     for start, end in ((3, 3), (2, 3), (0, 3)):
         with pytest.raises(BoundsError, match=r"settled up\s+to \{2\}"):
             table.changes(start, end, spark=spark)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [([1, 2], "list"), ({"k": 1}, "dict"), (pa.array([1]), r"pyarrow\.Int64Array")],
+)
+def test_what_is_no_frame_is_refused_by_name(spark, table, given, named):
+    for call in (table.append, table.upsert):
+        with pytest.raises(UsageError, match=rf"takes a DataFrame of Spark, not {named}: make one"):
+            call(given)
+    for call in (table.lookup, table.lookup_arrow):
+        with pytest.raises(UsageError, match=rf"lookup takes .*, not {named}: write pa\.table"):
+            call(given)
+    with pytest.raises(UsageError, match=r"append takes a DataFrame of Spark, not pyarrow\.Table"):
+        table.append(pa.table({"k": [1]}))
