@@ -12,11 +12,11 @@ from strandline.parts.build import build_base, build_delta
 from strandline.parts.filters import parse_filter
 from strandline.parts.inline import encode_inline
 from strandline.parts.layout import lay_out
-from strandline.parts.parquet import Owner
+from strandline.parts.parquet import Owner, with_constants
 from strandline.parts.part import Inline, Part, restamped_part
 from strandline.parts.rows import check_rows
 from strandline.reading.descriptor import PartDescriptor, decode_descriptor, encode_descriptor
-from strandline.reading.extract import extract, extract_updates
+from strandline.reading.extract import cut, extract, extract_updates
 
 SCHEMA = Schema.create(pa.schema([("id", pa.int64()), ("name", pa.string())]), ["id"])
 OWNER = Owner("s" + "0" * 32, "s/w/p.parquet")
@@ -44,9 +44,9 @@ def _inline() -> tuple[Inline, bytes]:
     return encode_inline(CHECKED), b""
 
 
-def _base() -> tuple[Part, bytes]:
+def _base(time: int = 3) -> tuple[Part, bytes]:
     rows = pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=SCHEMA.arrow())
-    built = build_base(lay_out(rows, SCHEMA), SCHEMA, OWNER, time=3, level=1)
+    built = build_base(lay_out(rows, SCHEMA), SCHEMA, OWNER, time=time, level=1)
     return built.part, built.encoded
 
 
@@ -95,6 +95,23 @@ def test_an_untimed_part_is_read_at_the_time_it_was_moved_to(bounds, rows):
     travelled = decode_descriptor(encode_descriptor(wanted))
     assert travelled.piece == wanted.piece
     assert _rows(extract_updates(travelled, built.encoded)) == rows
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rows"),
+    [
+        ({"after": 0}, [(1, "a", 0, 1), (2, "b", 0, 1)]),
+        ({"after": 0, "upto": 1}, [(1, "a", 0, 1), (2, "b", 0, 1)]),
+        ({"after": 0, "columns": ("name",)}, [("a", 0, 1), ("b", 0, 1)]),
+        ({"after": 1}, []),
+    ],
+)
+def test_rows_of_a_base_part_of_time_0_are_changes_at_it(bounds, rows):
+    piece, encoded = _base(0)
+    assert _rows(extract(_wanted(piece, **bounds), encoded)) == rows
+    assert _rows(extract_updates(_wanted(piece, **bounds), encoded)) == rows
+    decoded = with_constants(extract(_wanted(piece, as_of=0), encoded), piece)
+    assert _rows(cut(_wanted(piece, **bounds), decoded)) == rows
 
 
 def test_a_base_part_gives_rows_alone():

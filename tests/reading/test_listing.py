@@ -100,12 +100,22 @@ def test_changes_are_owed_at_the_first_time_they_may_hold(after, upto, pieces):
     assert _names(list_changes(HISTORY, (after, upto), Want(), _no_chunks)) == pieces
 
 
+def test_changes_from_0_include_the_rows_that_were_merged_at_it():
+    base = _part("base", 0, 0, base=True)
+    state = _state(Batch(0, 6, (base, _part("old", 1, 5))), since=0)
+    assert _names(list_changes(state, (0, 6), Want(), _no_chunks)) == [("base", 0), ("old", 1)]
+    assert _names(list_changes(state, (0, 1), Want(), _no_chunks)) == [("base", 0)]
+    assert _names(list_changes(state, (1, 6), Want(), _no_chunks)) == [("old", 1)]
+
+
 def test_history_that_was_merged_is_refused():
     with pytest.raises(SinceError) as caught:
         list_snapshot(HISTORY, 2, Want(), _no_chunks)
     assert caught.value.oldest == 3
     with pytest.raises(SinceError):
         list_changes(HISTORY, (3, 10), Want(), _no_chunks)
+    with pytest.raises(SinceError):
+        list_changes(HISTORY, (0, 10), Want(), _no_chunks)
 
 
 def test_s17_a_part_whose_statistics_cant_be_decoded_is_read():
@@ -169,15 +179,15 @@ def test_parts_in_a_chunk_are_listed_as_parts_in_a_state(data):
     )
     loose = _state(Batch(0, 10, tuple(parts)))
     packed = replace(loose, batches=(Batch(0, 10, chunks=(made.chunk,)),))
-    time = data.draw(st.integers(0, 10))
+    time, after = data.draw(st.integers(0, 10)), data.draw(st.integers(0, 1))
     listings = [
         (
             list_snapshot(loose, time, want, _no_chunks),
             list_snapshot(packed, time, want, _table(parts)),
         ),
         (
-            list_changes(loose, (1, time), want, _no_chunks),
-            list_changes(packed, (1, time), want, _table(parts)),
+            list_changes(loose, (after, time), want, _no_chunks),
+            list_changes(packed, (after, time), want, _table(parts)),
         ),
     ]
     for one, other in listings:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from strandline.errors import SchemaError
+from strandline.errors import SchemaError, UsageError
 from strandline.model.schema import Schema
 from strandline.spark.incoming import Meaning, to_append, to_look_up, to_upsert
 
@@ -44,6 +44,17 @@ def test_a_column_used_only_in_a_column_expression_may_be_extra(frame):
 )
 def test_an_order_is_compared_with_what_is_stored_only_if_it_is_all_columns(given, stored):
     assert Meaning.of(given, None).stored(SCHEMA) == stored
+
+
+def test_a_sort_order_is_refused_before_a_job_takes_it(frame):
+    for order in (F.col("k").desc(), F.col("k").asc_nulls_last(), "k DESC", "k desc nulls first"):
+        with pytest.raises(UsageError, match=r"sequenceBy 'k .* is a sort order"):
+            to_upsert(frame, SCHEMA, Meaning.of(order, "gone"), timed=False)
+    named = frame.withColumn("a desc", F.lit(1))
+    for order in ("a desc", "`a desc`", F.col("a desc"), "concat(`a desc`, ' desc')"):
+        assert to_upsert(named, SCHEMA, Meaning.of(order, "gone"), timed=False).columns[-1:] == [
+            "_order0"
+        ]
 
 
 def test_only_the_key_is_taken_of_rows_to_look_up(frame):

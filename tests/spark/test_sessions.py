@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from tests.jvm import DRIVER
 
 import strandline
 from strandline.errors import UsageError
@@ -46,6 +47,20 @@ def test_workers_run_the_interpreter_of_the_driver(spark):
 def test_a_running_session_is_joined_and_keeps_what_was_set(spark):
     assert session() is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_a_running_session_is_joined_with_the_settings_that_it_was_started_with(spark):
+    same = {"spark.sql.shuffle.partitions": 2, "spark.app.name": "tests", **DRIVER}
+    assert session("tests", master="local[2]", settings=same) is spark
+    assert session(settings={"spark.sql.shuffle.partitions": "3", "spark.mine": "x"}) is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+@pytest.mark.parametrize("name", ["spark.driver.memory", "spark.driver.extraJavaOptions"])
+def test_what_a_running_session_can_no_longer_be_given_is_refused_by_name(spark, name):
+    with pytest.raises(UsageError, match=rf"setting {name} is for the start .* stop it before"):
+        session(settings={name: "-Xss9m"})
 
 
 def test_another_master_beside_a_running_session_is_refused(spark):

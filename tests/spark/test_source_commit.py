@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pyarrow as pa
 import pytest
 
@@ -112,3 +114,18 @@ def test_an_upsert_without_rows_or_changes_is_no_version(store, job):
     commit_upsert(job(Txn("app", 1, Digest.ZERO)), [same])
     assert store.shard("t").txn("app") == 1
     assert content(store) == {1: "a"}
+
+
+@pytest.mark.parametrize(("bytes_max", "kept"), [("0", False), ("1000000", True)])
+def test_an_upsert_keeps_blocks_where_the_environment_says_and_as_many(
+    store, job, tmp_path, monkeypatch, bytes_max, kept
+):
+    bench = job().bench
+    commit_append(job(), [perform.append(bench, batches(range(5000), "old"), None, 0)])
+    monkeypatch.setenv("STRANDLINE_CACHE_DIR", str(tmp_path / "mine"))
+    monkeypatch.setenv("STRANDLINE_CACHE_BYTES", bytes_max)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "theirs"))
+    commit_upsert(job(), [perform.stage(bench, batches([7], "new"), 10**6)])
+    assert content(store)[7] == "new"
+    found = [path for path in tmp_path.glob("*/strandline-cache-*/**/*") if path.is_file()]
+    assert {path.relative_to(tmp_path).parts[0] for path in found} == ({"mine"} if kept else set())

@@ -38,3 +38,18 @@ def test_rows_are_marked_and_nulls_are_not():
 def test_a_value_of_another_type_is_refused():
     with pytest.raises(SchemaError, match="deleteWhen compares column 'n'"):
         DeleteWhen("n", "D").marks(pa.table({"n": pa.array([3], pa.int32())}))
+    with pytest.raises(SchemaError, match="deleteWhen compares column 'n'"):
+        DeleteWhen("n", 10**23).marks(pa.table({"n": pa.array([3], pa.int32())}))
+
+
+@pytest.mark.parametrize("column", [pa.array(["true"]), pa.array([1, 2])])
+@pytest.mark.parametrize("value", [True, False])
+def test_a_column_alone_is_a_boolean_one(column, value):
+    with pytest.raises(SchemaError, match=r"names column 'op', .* not boolean: write which value"):
+        DeleteWhen("op", value).marks(pa.table({"op": column}))
+    told = pa.array([True, False, None])
+    assert DeleteWhen("op", value).marks(pa.table({"op": told})).tolist() == [
+        value,
+        not value,
+        False,
+    ]

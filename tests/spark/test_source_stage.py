@@ -75,6 +75,32 @@ def test_the_digest_of_an_upsert_is_of_deletions_and_of_the_order_too(task, colu
     assert digest_of([upsert.stage([one])]) != digest_of([upsert.stage([other])])
 
 
+def test_a_column_of_nulls_that_the_table_got_since_changes_no_digest():
+    options = Write(Place("/l", "t"), ("k",), sequence_by=("n",), delete_when=DeleteWhen("op", "D"))
+    given = batch(op=["D", "U"], k=[1, 2], n=[5, 6], v=[None, "b"])
+
+    def digest_under(schema, given):
+        digested = Digested(schema)
+        list(digested.over(upsert_rows([given], options, schema)))
+        return digested.total
+
+    wider = SCHEMA.evolve(pa.schema([*COLUMNS, ("x", pa.int32())]))
+    nulls = given.append_column("x", pa.nulls(2, pa.int32()))
+    assert digest_under(SCHEMA, given) == digest_under(wider, nulls)
+    values = given.append_column("x", pa.array([None, 1], pa.int32()))
+    assert digest_under(SCHEMA, given) != digest_under(wider, values)
+
+
+def test_the_digest_of_an_upsert_is_the_same_for_ever():
+    """It is on record with each micro-batch: in the first form once, and in the second now."""
+    options = Write(Place("/l", "t"), ("k",), sequence_by=("n",), delete_when=DeleteWhen("op", "D"))
+    digested = Digested(SCHEMA)
+    given = batch(op=["D", "U"], k=[1, 2], n=[5, 6], v=[None, "b"])
+    list(digested.over(upsert_rows([given], options, SCHEMA)))
+    assert str(digested.former) == "2:bd3f8c0d76a4416a9660b2919da352c2"
+    assert str(digested.total) == "2:584aaeea5a82822a77d87721b6ffb107"
+
+
 def test_rows_of_an_upsert_say_which_is_last_and_which_deletes():
     options = Write(Place("/l", "t"), ("k",), sequence_by=("n",), delete_when=DeleteWhen("op", "D"))
     given = batch(op=["D", "U"], k=[1, 2], n=[5, 6], v=[None, "b"])
@@ -89,7 +115,7 @@ def test_rows_of_an_upsert_say_which_is_last_and_which_deletes():
 
 
 def test_rows_pass_a_digest_unchanged():
-    digested = Digested()
+    digested = Digested(SCHEMA)
     given = [batch(k=np.arange(3)), batch(k=np.arange(2))]
     assert list(digested.over(given)) == given
     assert digested.total.count == 5

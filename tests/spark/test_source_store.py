@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pyarrow as pa
 import pytest
 
@@ -103,6 +105,20 @@ def test_instants_are_told_although_their_list_has_become_an_object(tmp_path):
             times, instants = instants_of(shard.machine, state, first, last).listed()
             assert times == list(range(first, last + 1))
             assert instants == known[first : last + 1]
+
+
+def test_a_store_that_was_made_anew_is_opened_anew(place):
+    """As a cell of a notebook does it that is run again, while the workers stay the same."""
+    before = task_blob(place.store)
+    assert task_blob(place.store) is before
+    shutil.rmtree(place.store)
+    with strandline.open(place.store, upkeep=False) as store:
+        store.env.blob.put("s/w/x", b"new")
+        after = task_blob(place.store)
+        assert after.get("s/w/x") == b"new"
+        after.put("s/w/y", b"written by a task")
+        assert store.env.blob.get("s/w/y") == b"written by a task"
+    assert task_blob(place.store) is after
 
 
 def test_a_task_sees_objects_and_nothing_else(place, tmp_path):

@@ -85,6 +85,22 @@ def test_a_stream_may_begin_at_a_version(shard, stream):
         stream(startingVersion="4").initialOffset()
 
 
+@pytest.mark.parametrize("options", [{}, {"maxRowsPerTrigger": "2"}, {"columns": "v"}])
+@pytest.mark.parametrize("feed", ["true", "false"])
+def test_a_stream_from_version_0_gives_what_was_merged_at_it(shard, stream, options, feed):
+    shard.compact(full=True)
+    reader = stream(startingVersion="0", readChangeFeed=feed, **options)
+    at, rows, seen = reader.initialOffset(), [], []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        rows += batch(reader, at, end)
+        seen.append(end["frontier"])
+        at = end
+    assert sorted(row["v"] for row in rows) == ["0", "0", "1", "1", "2", "2"]
+    assert seen == ([1, 2, 3] if "maxRowsPerTrigger" in options else [3])
+    if feed == "true":
+        assert sorted(row["_commit_version"] for row in rows) == [0, 0, 1, 1, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("options", "limit", "frontiers"),
     [
@@ -233,8 +249,9 @@ def test_a_stopped_stream_that_fell_behind_says_so(shard, stream):
         reader.partitions(start, reader.latestOffset(start, ALL))
     with pytest.raises(SinceError):
         reader.partitions({**start, "frontier": 0, "snapshot": True}, start)
-    with pytest.raises(SinceError):
-        stream(startingVersion="1").initialOffset()
+    for version in ("0", "1"):
+        with pytest.raises(SinceError):
+            stream(startingVersion=version).initialOffset()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 
 import strandline
 from strandline.errors import ReplicaDivergedError, SchemaError, UsageError
+from strandline.model.digest import Digest
 from strandline.shard import command as c
 from strandline.spark.source import StrandlineSource
 from strandline.spark.source_write import app_name
@@ -145,6 +146,50 @@ def test_a_micro_batch_that_comes_again_is_the_same_or_an_error(shard):
     assert not shard.state().writers
 
 
+@pytest.fixture
+def once(shard):
+    """Writes a micro-batch of an upsert as Spark does."""
+
+    def written(rows, batch, schema):
+        given = source(shard, keys="k", sequenceBy="n", txnAppId="q")
+        writer = given.streamWriter(schema, overwrite=False)
+        writer.__getstate__()
+        writer.commit([writer.write(batches(rows, schema))], batch)
+
+    return written
+
+
+def test_a_micro_batch_is_the_same_after_its_table_got_a_column(shard, once):
+    row = {"k": 1, "v": "a", "n": 5}
+    once([row], 0, StructType([K, V, ORDER]))
+    shard.evolve(pa.schema([*COLUMNS, ("gone", pa.bool_())]))
+    wider = StructType([K, V, GONE, ORDER])
+    once([row], 0, wider)
+    with pytest.raises(ReplicaDivergedError):
+        once([{**row, "gone": True}], 0, wider)
+    once([row, {"k": 2, "v": "b", "gone": True, "n": 6}], 1, wider)
+    assert content(shard) == {1: "a", 2: "b"}
+
+
+def test_a_micro_batch_on_record_by_the_positions_of_columns_is_known_again(
+    shard, once, monkeypatch
+):
+    schema, row = StructType([K, V, ORDER]), {"k": 1, "v": "a", "n": 5}
+
+    def by_positions(messages, _recorded):
+        (message,) = messages
+        return Digest.unpack(message.former)
+
+    with monkeypatch.context() as before:
+        before.setattr("strandline.spark.source_write.digest_of", by_positions)
+        once([row], 0, schema)
+    once([row], 0, schema)
+    with pytest.raises(ReplicaDivergedError):
+        once([{**row, "n": 6}], 0, schema)
+    once([{**row, "n": 6}], 1, schema)
+    assert shard.state().txns["q"].batch == 1
+
+
 @pytest.mark.parametrize("options", [{}, {"keys": "k"}], ids=["append", "upsert"])
 def test_a_micro_batch_without_rows_is_compared_like_any_other(shard, options):
     def once(rows, batch):
@@ -207,6 +252,8 @@ def test_giving_up_after_a_commit_that_counted_deletes_nothing(shard):
         ([K], {}, SchemaError, "the rows lack 'v'"),
         ([K, V, GONE], {}, SchemaError, "no column 'gone'"),
         ([K, V], {"keys": "k", "deleteWhen": "gone"}, SchemaError, "lack 'gone'"),
+        ([K, V], {"keys": "k", "deleteWhen": "v"}, SchemaError, "'v', which is a string and not"),
+        ([K, V], {"keys": "k", "deleteWhen": "k = 'D'"}, SchemaError, "compares column 'k'"),
         ([K, V], {"keys": "v"}, UsageError, "has the key 'k', not 'v'"),
         ([StructField("k", StringType()), V], {}, SchemaError, "column 'k' of the rows"),
     ],

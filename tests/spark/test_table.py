@@ -229,3 +229,32 @@ def test_changes_from_a_place_that_is_not_the_tables_are_refused(spark, table, s
     assert table.changes(2, spark=spark).count() == 0
     with pytest.raises(BoundsError, match=str(start)):
         table.changes(start, spark=spark)
+
+
+def test_changes_up_to_where_they_begin_are_none(spark, table):
+    """As in a loop that asks for what is new, where nothing is."""
+    assert table.changes(0, 0, spark=spark).count() == 0
+    table.append(spark.createDataFrame([(1, "a", 1)], DDL))
+    table.append(spark.createDataFrame([(2, "a", 1)], DDL))
+    table.compact(spark, full=True)
+    for start, end in ((2, 2), (1, 1), (0, 0), (2, 1), (2, 0)):
+        assert table.changes(start, end, spark=spark).count() == 0
+    assert table.changes(0, 2, spark=spark).count() == 2
+    for start, end in ((3, 3), (2, 3), (0, 3)):
+        with pytest.raises(BoundsError, match=r"settled up\s+to \{2\}"):
+            table.changes(start, end, spark=spark)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [([1, 2], "list"), ({"k": 1}, "dict"), (pa.array([1]), r"pyarrow\.Int64Array")],
+)
+def test_what_is_no_frame_is_refused_by_name(spark, table, given, named):
+    for call in (table.append, table.upsert):
+        with pytest.raises(UsageError, match=rf"takes a DataFrame of Spark, not {named}: make one"):
+            call(given)
+    for call in (table.lookup, table.lookup_arrow):
+        with pytest.raises(UsageError, match=rf"lookup takes .*, not {named}: write pa\.table"):
+            call(given)
+    with pytest.raises(UsageError, match=r"append takes a DataFrame of Spark, not pyarrow\.Table"):
+        table.append(pa.table({"k": [1]}))

@@ -9,6 +9,7 @@ from strandline.testing.mutants import catch
 SLICE = [
     "arrivals_settle_the_oldest",
     "errors_are_progress",
+    "merged_rows_are_no_changes",
     "merged_times_are_served",
     "one_press_stops_all",
 ]

@@ -23,6 +23,12 @@ def played(*followers, vandal=False):
         return world
 
 
+def test_a_chronicler_reads_changes_from_the_first_time_on():
+    world = played(streaming.chronicler("a"))
+    assert world.sim.seen["read changes from 0"] > 0
+    assert any(stream.told[0] for stream in world.history.streams if stream.as_of < 0)
+
+
 @pytest.mark.parametrize("follower", [streaming.subscriber, streaming.crew])
 def test_followers_are_told_everything_to_the_end(follower):
     world = played(follower("a"))

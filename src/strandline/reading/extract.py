@@ -9,7 +9,7 @@ What comes out depends on what is asked for:
 
     asked for as changes            gives
     ----------------------------    --------------------------------------------------------
-    delta or inline                 the updates in `[after, upto)`, with `_time` and `_diff`
+    base of time 0, delta, inline   the updates in `[after, upto)`, with `_time` and `_diff`
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ def stamped(wanted: PartDescriptor, found: pa.Table) -> pa.Table:
 
 def is_clean(wanted: PartDescriptor) -> bool:
     """Whether the piece gives rows alone, each of which counts once."""
+    return wanted.as_of is not None and _is_base(wanted)
+
+
+def _is_base(wanted: PartDescriptor) -> bool:
     return isinstance(wanted.piece, Part) and wanted.piece.base
 
 
@@ -77,20 +81,22 @@ def _decoded(wanted: PartDescriptor, encoded: bytes | memoryview) -> pa.Table:
     piece = wanted.piece
     if isinstance(piece, Part):
         owner = Owner(wanted.shard_id, piece.key)
+        timed = not is_clean(wanted)
         return decode_part(
-            encoded, piece, wanted.schema, owner=owner, columns=columns, with_time=False
+            encoded, piece, wanted.schema, owner=owner, columns=columns, with_time=timed
         )
     return decode_inline(piece, wanted.schema, shard=wanted.shard, columns=columns)
 
 
 def _within(wanted: PartDescriptor, found: pa.Table) -> pa.Table:
-    if is_clean(wanted):
+    if _is_base(wanted):
+        # When its rows came can be told of time 0 alone: nothing was before.
+        asked = 0 if wanted.as_of is None else wanted.as_of
         invariant(
-            wanted.as_of is not None and wanted.piece.t_min <= wanted.as_of,
+            wanted.piece.t_min <= asked,
             f"{wanted} holds rows as of {wanted.piece.t_min}, which nobody may have asked for",
         )
-        return found
-    if wanted.whole:
+    if is_clean(wanted) or wanted.whole:
         return found
     times = found.column(TIME_COLUMN)
     if wanted.as_of is not None:

@@ -1,8 +1,8 @@
 """Which pieces of a state answer a read, and at which time each is owed. Pure.
 
     snapshot at t     the pieces that hold something at or before t
-    changes [a, b)    the pieces that hold something in it; never a base part, whose rows were
-                      there before a
+    changes [a, b)    the pieces that hold something in it; a base part only from 0 on: its rows
+                      came at its time or before, so before any later a, and at 0 if it is of 0
 
 A piece is left out only if its times, its places or its statistics prove that it holds nothing
 that is asked for; a piece whose statistics can't be decoded is listed. What statistics alone
@@ -111,7 +111,7 @@ def list_changes(
     after, upto = bounds
     check_since(state, max(after - 1, 0))
     listing = Listing()
-    times = _Times(after, upto, after, base=False)
+    times = _Times(after, upto, after, base=after == 0)
     first = bisect_right(state.batches, after, key=lambda batch: batch.upper)
     for batch in state.batches[first:]:
         if batch.lower >= upto:

@@ -93,6 +93,19 @@ def merged(ours: Mapping[str, str], theirs: Settings) -> dict[str, str]:
     return both
 
 
+def is_given(name: str, value: str, known: str) -> bool:
+    """Whether a session with the value `known` has what is asked for; ours and Spark's go before.
+
+    >>> is_given("spark.driver.memory", "1g", "1g"), is_given("spark.driver.memory", "1g", "11g")
+    (True, False)
+    >>> is_given(_JAVA_OPTIONS, "-Xs", '"-Dours" -Xs'), is_given(_JAVA_OPTIONS, "-X", "-Xs")
+    (True, False)
+    """
+    if name == _JAVA_OPTIONS:
+        return f" {value} " in f" {known} "
+    return value == known
+
+
 def spelled(value: str | int | bool) -> str:  # noqa: FBT001 - the value of a setting
     """A value as Spark writes it.
 

@@ -10,6 +10,7 @@ Expressions are Spark SQL's, and may use columns that are not the table's.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from strandline.model.ids import printable
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN
 from strandline.spark.columns import check_names, check_types, names_in
 from strandline.spark.sparktypes import arrow_schema
+
+_SORTING = re.compile(r"\s(asc|desc)(\s+nulls\s+(first|last))?\s*$", re.IGNORECASE)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +110,7 @@ def to_upsert(frame: DataFrame, schema: Schema, meaning: Meaning, *, timed: bool
         gone = _expression(meaning.delete_when, frame.columns)
         selected.append(F.coalesce(gone.cast("boolean"), F.lit(False)).alias(DELETE_COLUMN))
     for at, order in enumerate(meaning.sequence_by):
+        _refuse_sorting(order, frame.columns)
         selected.append(_expression(order, frame.columns).alias(f"{ORDER_COLUMN}{at}"))
     try:
         chosen = frame.select(*selected)
@@ -116,6 +120,16 @@ def to_upsert(frame: DataFrame, schema: Schema, meaning: Meaning, *, timed: bool
             f"sequenceBy or deleteWhen can't be understood: {printable(error, 400)}"
         ) from error
     return chosen
+
+
+def _refuse_sorting(order: Expression, columns: Sequence[str]) -> None:
+    """Spark refuses `desc()` while the job runs, and takes the word after a column for an alias."""
+    text = _text(order)
+    if text not in columns and _SORTING.search(text):
+        raise UsageError(
+            f"sequenceBy {printable(text)} is a sort order: give the value alone; the row with the "
+            "largest one is the last of its key, so for descending order write '-lsn', for example"
+        )
 
 
 def to_look_up(frame: DataFrame, schema: Schema) -> DataFrame:

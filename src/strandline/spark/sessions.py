@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING
 
 from strandline.config import name_worker_python, prefer_python_of, spark_is_chosen
 from strandline.errors import NotInstalledError, UsageError
-from strandline.spark.confs import ALONE, at_any_time, at_start, cores_of, is_local, merged
+from strandline.spark.confs import (
+    ALONE,
+    at_any_time,
+    at_start,
+    cores_of,
+    is_given,
+    is_local,
+    merged,
+)
 from strandline.spark.cores import cores_for
 from strandline.spark.java import require_java
 from strandline.spark.runtime import pyspark_trouble, release
 
 try:
     import pyspark
+    from pyspark.errors import AnalysisException
     from pyspark.sql import SparkSession
 
     from strandline.spark.source import StrandlineSource
@@ -143,5 +152,18 @@ def _joined(running: SparkSession, master: str | None, settings: Settings) -> Sp
             f"{master}, or leave out master= to use it"
         )
     for name, value in merged({}, settings).items():
-        running.conf.set(name, value)
+        known = running.conf.get(name, None)
+        # What it was started with may be asked for again: the same cell of a notebook is.
+        if known is not None and is_given(name, value, known):
+            continue
+        try:
+            running.conf.set(name, value)
+        except AnalysisException as error:
+            if not (error.getCondition() or "").startswith("CANNOT_MODIFY"):
+                raise
+            there = "without it" if known is None else f"with {known}"
+            raise UsageError(
+                f"setting {name} is for the start of a session, and the one that runs in this "
+                f"process was started {there}: stop it before you ask for {value}, or leave it out"
+            ) from error
     return running

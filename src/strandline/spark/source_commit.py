@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.config import cache_folder
+from strandline.config import cache_folder, from_environment
 from strandline.errors import UsageError
 from strandline.model.digest import Digest
 from strandline.reading.view import pinned_view
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from strandline.shard.txn import Txn
     from strandline.spark.instruction import Answer, Ground
 
-CACHE_BYTES = 8 * 1024 * 1024 * 1024
 _SCAN_MS = 60 * 60 * 1000
 """How long one attempt to resolve an upsert may take."""
 
@@ -128,7 +127,10 @@ def _differences(job: Job, desk: Desk, came: Gathered, state: State) -> Load:
     """What the rows that came change, range after range."""
     lower = state.upper.time or 0
     as_of = lower - 1 if lower else None
-    blocks = Blocks(job.store.env.blob, BlockCache(cache_folder(None), CACHE_BYTES))
+    # A process of Spark's that commits was told nothing but options: the rest is its environment.
+    config = from_environment()
+    cache = BlockCache(cache_folder(config.cache_dir), config.cache_bytes)
+    blocks = Blocks(job.store.env.blob, cache)
     there = desk.stored(state, as_of, came)
     room = job.store.env.settings.inline_max_bytes
     answers = []

@@ -42,9 +42,16 @@ class DeleteWhen:
     def marks(self, rows: pa.Table) -> Mask:
         """Which rows are deletions; a null is none."""
         column = rows.column(self.column)
+        if isinstance(self.value, bool) and not pa.types.is_boolean(column.type):
+            # Cast to it, a truth would be one of its values, and every other none.
+            name = printable(self.column)
+            raise SchemaError(
+                f"deleteWhen names column {name}, which is a {column.type} and not boolean: write "
+                "which value deletes (column = 'text', or column = number)"
+            )
         try:
             found = pc.equal(column, pa.scalar(self.value).cast(column.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
             raise SchemaError(
                 f"deleteWhen compares column {printable(self.column)}, which is a {column.type}, "
                 f"with {printable(self.value)}: {error}"

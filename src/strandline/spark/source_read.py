@@ -118,6 +118,10 @@ class SnapshotReader(DataSourceReader):
         time = self._time(lease, view)
         if time is None:
             return []
+        while not view.upper.settled(time):
+            # Its timeline was asked again, and was committed to between the two looks.
+            view.pin.give_back()
+            view = pinned_view(lease)
         request = Request.parse(names, None, view.state.schema)
         found = described(machine, view.state, request, Bounds(as_of=time))
         return plan_snapshot(found.parts, bytes_max=scan.partition_bytes)

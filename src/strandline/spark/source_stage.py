@@ -33,12 +33,16 @@ if TYPE_CHECKING:
     from strandline.spark.source_options import Write
 
 
+_OWN_IDS = 2**32
+
+
 class TaskRows(WriterCommitMessage):
     """What one task has staged, as it travels: sealed bytes and plain values."""
 
-    def __init__(self, answer: bytes, digest: bytes, task: Task) -> None:
+    def __init__(self, answer: bytes, digested: Digested, task: Task) -> None:
         self.answer = answer
-        self.digest = digest
+        self.digest = digested.total.pack()
+        self.former = digested.former.pack()
         self.task = task
 
 
@@ -57,14 +61,14 @@ class Task:
         schema = bench.ground.schema
         context = TaskContext.get()
         most = returnable(0 if context is None else context.partitionId(), RETURNED_BYTES)
-        digested = Digested()
+        digested = Digested(schema)
         if options.keys:
             incoming = digested.over(upsert_rows(batches, options, schema))
             answer = perform.stage(bench, incoming, most)
         else:
             answer = perform.append(bench, _selected(batches, schema), None, most)
         encoded = encode_answer(answer, bench.ground.shard_id)
-        return TaskRows(encoded, digested.total.pack(), self)
+        return TaskRows(encoded, digested, self)
 
     def _bench(self) -> Bench:
         blob = task_blob(self.options.place.store)
@@ -75,17 +79,38 @@ class Task:
 
 
 class Digested:
-    """Rows on their way, and what they add up to so far."""
+    """Rows on their way, and what they add up to so far.
 
-    def __init__(self) -> None:
+    Columns count by their ids, those that are not the table's by ids of their own: so a column
+    that the table got since, and of which the rows hold nulls, changes nothing.
+    """
+
+    def __init__(self, schema: Schema) -> None:
         self.total = Digest.ZERO
+        self.former = Digest.ZERO
+        """By positions, as batches are on record that counted before there were such ids."""
+        self._ids = dict(zip(schema.names, schema.ids, strict=True))
 
     def over(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            hashes = row_base(table, range(1, table.num_columns + 1))
-            self.total += Digest.of(hashes, np.ones(batch.num_rows, np.int64))
+            ids = [self._ids.get(name) or _own_id(name) for name in table.column_names]
+            positions = list(range(1, len(ids) + 1))
+            found = _digest(table, ids)
+            self.total += found
+            self.former += found if ids == positions else _digest(table, positions)
             yield batch
+
+
+def _digest(rows: pa.Table, ids: Sequence[int]) -> Digest:
+    return Digest.of(row_base(rows, ids), np.ones(rows.num_rows, np.int64))
+
+
+def _own_id(name: str) -> int:
+    """The same for ever, as digests are on record. No table has so many columns."""
+    return (
+        _OWN_IDS if name == DELETE_COLUMN else _OWN_IDS + 1 + int(name.removeprefix(ORDER_COLUMN))
+    )
 
 
 def staged(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRows]:
@@ -97,10 +122,16 @@ def answers_of(messages: Sequence[TaskRows], shard_id: str) -> list[Answer]:
     return [decode_answer(each.answer, shard_id) for each in messages]
 
 
-def digest_of(messages: Sequence[TaskRows]) -> Digest:
+def digest_of(messages: Sequence[TaskRows], recorded: Digest | None = None) -> Digest:
+    """What came in, in the form in which the same batch is on record, if it is."""
+    former = _sum(each.former for each in messages)
+    return former if former == recorded else _sum(each.digest for each in messages)
+
+
+def _sum(digests: Iterable[bytes]) -> Digest:
     total = Digest.ZERO
-    for each in messages:
-        total += Digest.unpack(each.digest)
+    for each in digests:
+        total += Digest.unpack(each)
     return total
 
 

@@ -25,7 +25,7 @@ from strandline.shard.moments import decode_moments
 from strandline.shard.pulse import slot_of
 from strandline.shard.pulses import begin_pulse, stop_pulse
 from strandline.spark.source_rows import Instants
-from strandline.store.locate import open_blob
+from strandline.store.locate import blob_folder_id, open_blob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,14 +146,21 @@ def _moments(machine: Machine, state: State, first: Time) -> Iterator[Moment]:
     yield from (moment for moment in state.moments if moment.time >= first)
 
 
-@lru_cache(maxsize=8)
 def task_blob(store_url: str) -> Blob:
-    """The objects of a store as a task sees them; a worker keeps it for the tasks after this."""
+    """The objects of a store as a task sees them; a worker keeps it for the tasks after this.
+
+    A worker outlives the program of a session, and a store may be removed and made anew meanwhile.
+    """
+    return _opened_blob(store_url, blob_folder_id(store_url))
+
+
+@lru_cache(maxsize=8)
+def _opened_blob(store_url: str, folder: tuple[int, int]) -> Blob:  # noqa: ARG001 - a part of the key
     return open_blob(store_url)
 
 
 # Open folders are closed while there still is an interpreter to do it.
-atexit.register(task_blob.cache_clear)
+atexit.register(_opened_blob.cache_clear)
 
 
 @dataclass(frozen=True, slots=True)

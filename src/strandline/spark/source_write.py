@@ -62,7 +62,10 @@ def check_columns(options: Write, columns: StructType, schema: Schema) -> None:
     """Refuse missing and extra columns, and types that do not fit, by name."""
     used = {name.casefold() for name in options.extra}
     check_names(columns.names, (*schema.names, *options.extra), used=used)
-    check_types(arrow_schema(columns), schema, schema.names)
+    have = arrow_schema(columns)
+    check_types(have, schema, schema.names)
+    if options.delete_when is not None:
+        options.delete_when.marks(have.empty_table())
     if options.keys:
         check_key(schema, options.keys, options.place.table)
 
@@ -81,8 +84,11 @@ def finish(messages: list[TaskRows], batch: int | None) -> Appended | Repeated |
                 answers = answers_of(messages, ground.shard_id)
                 txn = None
                 if options.app is not None and batch is not None:
-                    digest = digest_of(messages) if options.keys else None
-                    txn = Txn(app_name(options.app), batch, digest)
+                    app = app_name(options.app)
+                    mark = shard.state().txns.get(app)
+                    recorded = mark.total if mark is not None and mark.batch == batch else None
+                    digest = digest_of(messages, recorded) if options.keys else None
+                    txn = Txn(app, batch, digest)
                 stored = options.sequence_by
                 if not set(stored) <= set(ground.schema.names):
                     stored = ()

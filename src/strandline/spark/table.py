@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from strandline.errors import BoundsError, UsageError
 from strandline.model.frontier import Frontier, valid_time
@@ -29,9 +30,6 @@ from strandline.spark.upserts import upsert, upsert_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from strandline.handles.shard import Shard
     from strandline.model.frontier import Time
@@ -78,17 +76,19 @@ class Table:
     ) -> DataFrame:
         """Every insertion and retraction from `start` on, before `end`, by default up to now.
 
-        Rows have `_time` and `_diff`. What is read is kept as for `df`.
+        Rows have `_time` and `_diff`; there are none where `end` is not past `start`. What is read
+        is kept as for `df`.
         """
         session = _session(None, spark)
         self._desk.check_visible()
         start = valid_time(start, "start")
         end = None if end is None else valid_time(end, "end")
-        last = None if end is None else max(start, end - 1)
+        last = None if end is None or end <= start else end - 1
         view = self._kept(last, start)
         newest = settled_time(self.name, view, last)
         scan = Scan(self._desk, session, self._jobs(session), view, newest)
-        return scan.changes(start, (0 if newest is None else newest + 1) if end is None else end)
+        upto = (0 if newest is None else newest + 1) if end is None else end
+        return scan.changes(start, max(start, upto))
 
     def append(
         self,
@@ -107,7 +107,7 @@ class Table:
         column `_time` within `[lower, upper)`, which is settled if it starts at the table's upper;
         otherwise the answer is `UpperMismatch`, and nothing has happened.
         """
-        jobs = self._jobs(df.sparkSession)
+        jobs = self._jobs(_session_of(df, "append"))
         if lower is None and upper is None:
             return append(self._desk, jobs, df, by_place=by_place)
         bounds = _interval(lower, upper)
@@ -141,7 +141,7 @@ class Table:
         self, df: DataFrame, meaning: Meaning, *, lower: Time | None, upper: Time | None
     ) -> Landed | UpperMismatch:
         """The same, for callers that have put together themselves how rows are to be read."""
-        jobs = self._jobs(df.sparkSession)
+        jobs = self._jobs(_session_of(df, "upsert"))
         if lower is None and upper is None:
             return upsert(self._desk, jobs, df, meaning)
         return upsert_at(self._desk, jobs, df, meaning, _interval(lower, upper))
@@ -220,11 +220,31 @@ def _interval(lower: Time | None, upper: Time | None) -> tuple[Time, Time]:
 
 def _session(keys: DataFrame | pa.Table | None, spark: SparkSession | None) -> SparkSession:
     """The session of the keys, the one that was given, or the one that is active."""
+    if keys is not None and not isinstance(keys, DataFrame | pa.Table):
+        raise UsageError(
+            f"lookup takes a DataFrame of Spark or an Arrow table with the columns of the key, not "
+            f"{_kind(keys)}: write pa.table({{'id': [1, 2]}})"
+        )
     own: SparkSession | None = getattr(keys, "sparkSession", None)
     session = own or spark or SparkSession.getActiveSession()
     if session is None:
         raise UsageError("there is no Spark session: start one, or give it as spark=")
     return session
+
+
+def _session_of(df: object, what: str) -> SparkSession:
+    """The session of a DataFrame, and of nothing else."""
+    if not isinstance(df, DataFrame):
+        raise UsageError(
+            f"{what} takes a DataFrame of Spark, not {_kind(df)}: make one with "
+            "spark.createDataFrame(…), or write rows without Spark (table.shard.writer())"
+        )
+    return df.sparkSession
+
+
+def _kind(given: object) -> str:
+    kind = type(given)
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}".removeprefix("builtins.")
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:

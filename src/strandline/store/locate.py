@@ -111,14 +111,30 @@ def who_writes(url: str) -> Holder | None:
 
 def open_blob(url: str) -> Blob:
     """The objects of an existing store, for a process that must never touch its consensus."""
-    location = locate(url)
-    if location.kind is not Kind.FOLDER:
-        raise UsageError(f"store {location} can't be opened by another process: give it a folder")
-    folder = Path(location.path)
+    folder = _shared_folder(url)
     if not (folder / CONSENSUS_FILE).exists():
         raise NotFoundError(
-            f"{printable(location.path, 200)} holds no Strandline store as this machine sees it: "
+            f"{printable(str(folder), 200)} holds no Strandline store as this machine sees it: "
             "workers must see the store's folder under the same path, so mount it on every "
             "machine, or run Spark on the machine that has it"
         )
     return FilesBlob(folder / BLOB_FOLDER)
+
+
+def blob_folder_id(url: str) -> tuple[int, int]:
+    """Which folder holds the objects now: one that was removed and made anew has another id.
+
+    That is certain for as long as somebody has the old one open. `(0, 0)` if there is none.
+    """
+    try:
+        found = (_shared_folder(url) / BLOB_FOLDER).stat()
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _shared_folder(url: str) -> Path:
+    location = locate(url)
+    if location.kind is not Kind.FOLDER:
+        raise UsageError(f"store {location} can't be opened by another process: give it a folder")
+    return Path(location.path)

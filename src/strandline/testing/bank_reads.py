@@ -55,6 +55,18 @@ def merged_times_are_served(planting: Planting) -> None:
     planting.swap_all((listing, snapshot), "check_since", lambda _state, _time: None)
 
 
+@mutant("changes from 0 include what was merged at 0", "changes", BANK)
+def merged_rows_are_no_changes(planting: Planting) -> None:
+    original = listing.list_changes
+
+    def listed(*arguments: object) -> listing.Listing:
+        found = original(*arguments)  # type: ignore[arg-type]
+        found.pieces = [each for each in found.pieces if not getattr(each.piece, "base", False)]
+        return found
+
+    planting.swap(view, "list_changes", listed)
+
+
 @mutant("a time is settled before it is read (S38)", "reads", BANK)
 def reads_never_wait(planting: Planting) -> None:
     def pinned(lease: ReadLease) -> view.View:

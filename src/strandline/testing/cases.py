@@ -160,6 +160,18 @@ def _streams(world: World) -> None:
     world.start("u1", roles.tender("a", pause_ms=200))
 
 
+def _changes(world: World) -> None:
+    """Who reads changes, from the first time on, too, while all of them are merged."""
+    world.history.tiled.add("a")
+    key = ("id",) if world.sim.stream("key").random() < 0.5 else ()
+    world.start("w1", roles.appender("a", key, pause_ms=50))
+    world.start("w2", roles.racer("a", key, pause_ms=200))
+    world.start("c1", streaming.chronicler("a", key, pause_ms=50))
+    world.start("c2", streaming.chronicler("a", key, pause_ms=50))
+    world.start("u1", roles.tender("a", key=key, pause_ms=50))
+    world.start("u2", roles.tender("a", key=key, pause_ms=50))
+
+
 def _replicas(world: World) -> None:
     world.history.tiled.add("a")
     for number_ in range(3):
@@ -328,6 +340,7 @@ CASES = {
         Case("writes", _writes, on={"lost_reply": 0.1, "latency_ms": 5}),
         Case("reads", _reads, on={**_OBJECTS, "latency_ms": 10}, off=("suspend", "stuck")),
         Case("streams", _streams, on={**_OBJECTS, "latency_ms": 10}, off=("stuck",)),
+        Case("changes", _changes, on=_OBJECTS, off=("suspend", "stuck", "store_jump")),
         Case("replicas", _replicas),
         Case("timeline", _timeline, timeline="t"),
         Case(

@@ -1,12 +1,18 @@
-"""Roles that follow a shard: subscribers that lag, stop and start again, alone or with workers."""
+"""Roles that follow a shard: subscribers that lag, stop and start again, and who reads changes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from strandline.errors import CorruptionError, StalledError, StoreError, StrandlineError
+from strandline.reading.diagnose import diagnose
 from strandline.reading.events import Progress, Updates
 from strandline.reading.fetch import fetch_part
+from strandline.reading.gather import Failed, gather
+from strandline.reading.request import Bounds, Request
+from strandline.reading.view import described, pinned_view
 from strandline.testing.checkers import HistoryError
 from strandline.testing.history import CLOSED
 from strandline.testing.observer import number, update_list
@@ -90,6 +96,43 @@ def _check_closed(stream: Stream) -> None:
     frontiers = [item for item in stream.told if isinstance(item, int)]
     if not frontiers or frontiers[-1] != CLOSED:
         raise HistoryError(f"{stream.by} was not told that {stream.shard} is over: {frontiers}")
+
+
+def chronicler(name: str, key: tuple[str, ...] = (), *, pause_ms: float = 300.0) -> Role:
+    """Reads the changes between two times, often from the first one on, as of no time at all."""
+
+    def run(process: Host) -> None:
+        client = Client(process)
+        shard = opened(process, name, key)
+
+        def step() -> None:
+            upper, since = client.look(shard, "upper"), client.look(shard, "since")
+            if not upper or upper == CLOSED:
+                return
+            early = process.random.random() < 0.5
+            after = 0 if early else process.random.randrange(min(since, upper - 1), upper)
+            upto = process.random.randrange(after, upper) + 1
+            rows = _changes(process, shard, Bounds(after=after, upto=upto))
+            stream = client.stream(shard, after - 1, snapshot=False, until=None)
+            stream.told += [update_list(rows), upto]
+            process.world.sim.sometimes("read changes from 0" if early else "read changes")
+
+        repeat(process, step, pause_ms=pause_ms)
+
+    return run
+
+
+def _changes(process: Host, shard: Shard, bounds: Bounds) -> pa.Table:
+    machine, store = shard.machine, process.store
+    view = pinned_view(store.leases.own_reader(machine))
+    try:
+        listed = described(machine, view.state, Request(None, None), bounds)
+        found = gather(store.env, shard.name, listed.parts)
+    finally:
+        view.pin.give_back()
+    if isinstance(found, Failed):
+        raise diagnose(machine, "", found.descriptor, found.error)
+    return pa.concat_tables([view.state.schema.updates().empty_table(), *found])
 
 
 def witness(name: str) -> Role:
