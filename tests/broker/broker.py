@@ -176,7 +176,8 @@ class Broker:
         settings.write_text(text, encoding="utf-8")
         settings.chmod(0o600)
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        told = ["format", "--cluster-id", name, "--config", str(settings)]
+        # In one word: a name may begin with a dash.
+        told = ["format", f"--cluster-id={name}", "--config", str(settings)]
         run([*_java(), "kafka.tools.StorageTool", *told], node, "formatting", _PATIENCE_S)
         self._settings = settings
 
