@@ -41,7 +41,8 @@ SQL = """\
 CREATE TABLE orders
   (id BIGINT, customer BIGINT, amount DECIMAL(12,2), PRIMARY KEY (id))
   USING generator
-  OPTIONS (seed '7', keys '{keys}', deletes '0.05', rowsPerSecond '0', rows '{rows}');
+  OPTIONS (seed '7', keys '{keys}', deletes '0.05',
+           rowsPerSecond '0', rows '{rows}');
 
 CREATE MATERIALIZED VIEW large AS
   SELECT id, customer, amount FROM orders WHERE amount >= 5000;
