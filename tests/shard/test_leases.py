@@ -133,6 +133,17 @@ def test_s47_a_forgotten_reader_is_given_back_at_the_next_tick(lab: Lab) -> None
     assert machine.refresh().readers == {}
 
 
+def test_s47_a_reader_that_is_forgotten_while_others_are_given_back_is_so_too(lab: Lab) -> None:
+    machine = lab.machine()
+    leases = lab.leases(machine.env)
+    reader = leases.reader(machine, since=0)
+    leave_a_note = leases.forgotten.append  # So far a finaliser is, when the tick comes.
+    leases._tick()
+    leave_a_note((machine, c.Release(readers=(reader.id,))))
+    leases._tick()
+    assert machine.refresh().readers == {}
+
+
 def test_s53_a_clone_has_its_own_id_and_outlives_the_original(lab: Lab) -> None:
     machine = lab.machine()
     _settled(machine, 10)

@@ -285,8 +285,9 @@ class Leases:
 
     def _drop_forgotten(self) -> None:
         """What can't be given back now is forgotten again, and tried at the next tick."""
-        forgotten, self.forgotten = self.forgotten, []
-        for machine, release in forgotten:
+        # The list stays the same one: a finaliser may have it in hand, about to add to it.
+        for _ in range(len(self.forgotten)):
+            machine, release = self.forgotten.pop(0)
             with self.changed:
                 for reader_id in release.readers:
                     self._readers.pop(reader_id, None)
