@@ -13,6 +13,7 @@ import pytest
 import strandline
 from strandline.assembly import open_store
 from strandline.journal.timeline import JournalTimeline
+from strandline.shard.settings import Settings
 from strandline.shard.timeline import PlainTimeline
 
 COLUMNS = pa.schema([("id", pa.int64())])
@@ -106,5 +107,34 @@ def test_a_fork_is_told_to_open_the_store_again(tmp_path: Path) -> None:
                 os._exit(0)
         os.waitpid(child, 0)
         assert os.read(readable, 16) == b"refused"
+        os.close(readable)
+        os.close(writable)
+
+
+@pytest.mark.process
+def test_a_fork_that_collects_deletes_nothing_that_its_parent_reads(tmp_path: Path) -> None:
+    settings = Settings(inline_max_bytes=0)
+    with strandline.open(str(tmp_path / "lake"), settings=settings, upkeep=False) as store:
+        shard = store.shard("orders", schema=COLUMNS, key=["id"])
+        shard.retain("1 versions")
+        with shard.writer() as writer:
+            for number in range(4):
+                writer.append(pa.table({"id": [number]}))
+        shard.snapshot().close()
+        readable, writable = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.read(readable, 1)
+                shard.state()
+                store.upkeep.collector.collect(shard.machine)
+            finally:
+                os._exit(0)
+        snapshot = shard.snapshot()  # Its pin is one that the child knows nothing of.
+        shard.compact(full=True)
+        os.write(writable, b"x")
+        os.waitpid(child, 0)
+        assert len(shard.state().batches) == 1
+        assert sorted(snapshot.to_arrow()["id"].to_pylist()) == list(range(4))
         os.close(readable)
         os.close(writable)

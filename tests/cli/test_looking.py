@@ -140,7 +140,7 @@ def test_history_reaches_into_lists_of_times(ask, lake):
             key = moments_key(state.id, writer.id, "0" * 32)
             chunk, encoded = encode_moments(state.moments[:2], shard=state.id, key=key)
             store.env.blob.put(key, encoded)
-            shard.machine.demand(c.IndexMoments(chunk))
+            shard.machine.demand(c.IndexMoments(writer.id, chunk))
         assert [moment.time for moment in shard.state().moments] == [2]
     times = document(ask, "history", lake, "orders")["times"]
     assert [(each["time"], each["rows"]) for each in times] == [(2, 4_903), (1, 4_902), (0, 2)]

@@ -61,7 +61,7 @@ def history() -> list[c.Command]:
         c.RegisterReader(toy.R1, "3.0", 1, "reading"),
         c.AddManifest(Manifest(1, "m1.manifest", 400, 2**63)),
         c.Replace(toy.W1, frozenset({"p0", "p1"}), chunks=(chunk,)),
-        c.IndexMoments(moments),
+        c.IndexMoments(toy.W1, moments),
         append(3, key="p3"),
         c.Hold("keep", 1, 4, "for people"),
         c.Downgrade({toy.R1: (2, 8)}),

@@ -9,8 +9,10 @@ from strandline.errors import BoundsError, MaybeAppliedError, NotAppliedError
 from strandline.handles import stage as stage_module
 from strandline.handles.stage import Prepared, Stage
 from strandline.model.frontier import Frontier
+from strandline.model.schema import Schema
 from strandline.parts.chunk import add_stats, decode_chunk
 from strandline.parts.rows import Checked, check_rows
+from strandline.shard import command as c
 from strandline.shard.machine import Machine
 from strandline.testing.lab import Lab
 
@@ -124,3 +126,16 @@ def test_what_can_not_be_deleted_stays_an_orphan(lab: Lab):
     object.__setattr__(machine.env, "blob", Away(NotAppliedError))
     Stage(machine.env, machine.name, WRITER).discard(made)
     assert machine.env.metrics.value("retries", "orders") == 1
+
+
+def test_a_row_of_more_columns_than_a_header_lists_becomes_a_part(lab: Lab):
+    env = lab.env()
+    columns = pa.schema([(f"c{n}", pa.int64()) for n in range(7_000)])
+    machine = Machine(env, "wide")
+    machine.commit(c.Create("wide", "s" + "0" * 32, Schema.create(columns), 0))
+    state = machine.state
+    row = pa.table([[n] for n in range(7_000)], schema=columns)
+    checked = check_rows(row, state.schema, lower=0, upper=Frontier(1))
+    made = Stage(env, "wide", WRITER).prepare(checked, state, lower=0, upper=Frontier(1))
+    assert made.batch is not None
+    assert (made.batch.inline, len(made.batch.parts)) == (None, 1)

@@ -110,10 +110,11 @@ def test_times_that_were_merged_can_not_be_compared(lab: Lab, writer: Writer):
 def index_moments(lab: Lab, count: int) -> str:
     machine = Machine(lab.env(), "orders")
     state = machine.refresh()
-    key = moments_key(state.id, "w" + "1" * 32, "2" * 32)
+    writer = next(iter(state.writers))
+    key = moments_key(state.id, writer, "2" * 32)
     chunk, encoded = encode_moments(state.moments[:count], shard=state.id, key=key)
     lab.blob.put(key, encoded)
-    machine.demand(c.IndexMoments(chunk))
+    machine.demand(c.IndexMoments(writer, chunk))
     return key
 
 

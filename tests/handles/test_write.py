@@ -19,7 +19,7 @@ from strandline.errors import (
     UsageError,
 )
 from strandline.handles.write import Appended, Writer
-from strandline.model.frontier import Frontier
+from strandline.model.frontier import TIME_MAX, Frontier
 from strandline.parts.inline import decode_inline
 from strandline.parts.parquet import Owner, decode_part
 from strandline.shard import command as c
@@ -159,6 +159,15 @@ def test_a_closed_shard_takes_nothing_more(lab: Lab):
     assert writer.compare_and_append(rows(1), lower=5, upper=6) == c.UpperMismatch(Frontier(None))
     with pytest.raises(BoundsError, match="orders is closed"):
         writer.append(rows(2))
+
+
+def test_append_ends_where_times_end(lab: Lab):
+    writer = writer_on(lab)
+    assert writer.advance(TIME_MAX - 1) == Frontier(TIME_MAX - 1)
+    assert writer.append(rows(1)).upper == Frontier(TIME_MAX)
+    with pytest.raises(BoundsError, match="there is no time after it"):
+        writer.append(rows(2))
+    assert writer.advance(None) == Frontier.closed()
 
 
 def test_append_takes_the_next_time_and_never_drops(lab: Lab):

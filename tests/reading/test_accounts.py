@@ -38,6 +38,24 @@ def case(lab: Lab):
     return books, lease
 
 
+def test_what_is_given_out_while_the_lease_goes_back_is_no_error(case, monkeypatch) -> None:
+    books, lease = case
+    for part in books.take_all():
+        books.arrived(part)
+    downgrade = lease.downgrade
+
+    def closed_just_now(since: int) -> None:
+        lease.close()
+        downgrade(since)
+
+    monkeypatch.setattr(lease, "downgrade", closed_just_now)
+    with books.changed:
+        ready = books.hand_out()
+    assert ready is not None
+    assert ready[0] == Progress(Frontier(3))
+    assert books.given == Frontier(3)
+
+
 def test_s04_a_pin_goes_back_with_its_own_bytes_whatever_the_order(case) -> None:
     books, lease = case
     first, second, third = books.take_all()

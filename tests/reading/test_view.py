@@ -13,7 +13,7 @@ from strandline.reading.view import described, pinned_view, time_at
 from strandline.shard import command as c
 from strandline.shard.leases import Leases
 from strandline.shard.machine import Machine
-from strandline.shard.moments import encode_moments
+from strandline.shard.moments import encode_moments, moments_key
 from strandline.testing.lab import Lab
 
 
@@ -55,10 +55,11 @@ def test_instants_are_found_in_lists_of_their_own_too(lab: Lab) -> None:
         for n in range(12)
     ]
     moments = machine.refresh().moments[:4]
-    key = f"{machine.state.id}/w{'0' * 32}/{'0' * 32}.times"
+    writer = leases.writer(machine)
+    key = moments_key(machine.state.id, writer.id, "0" * 32)
     chunk, encoded = encode_moments(moments, shard=machine.state.id, key=key)
     lab.blob.put(key, encoded)
-    machine.demand(c.IndexMoments(chunk))
+    machine.demand(c.IndexMoments(writer.id, chunk))
     view = pinned_view(leases.own_reader(machine))
     assert len(view.state.moment_chunks) == 1
     after = [time_at(machine, view, 1_000_000 + n * 500) for n in range(12)]

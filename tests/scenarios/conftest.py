@@ -282,7 +282,7 @@ class Seen:
     @property
     def frontier(self) -> Frontier:
         """What was told last, as a test sees it without taking a lock."""
-        return self.subscription._accounts.frontier
+        return self.subscription._feed.accounts.frontier
 
     def check_definite(self) -> None:
         """Nothing came at a time that was told to be complete, and each row at its own time."""

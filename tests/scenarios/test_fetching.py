@@ -8,7 +8,7 @@ import pytest
 
 from strandline.errors import CorruptionError, LeaseLostError, SinceError, StalledError
 from strandline.model.frontier import Frontier
-from strandline.reading import subscribe
+from strandline.reading import feed
 from strandline.reading.ledger import Ledger
 from strandline.reading.watch import Health
 from strandline.shard import command as c
@@ -78,7 +78,7 @@ def concurrent_with_a_missing_middle(sim: Simulation) -> None:
     process.fates.latency(sim, 50, calls="blob.get")
     seen = Seen(process)
     sim.run_until(lambda: bool(seen.errors))
-    sim.run_until(lambda: not seen.subscription._accounts.outstanding)
+    sim.run_until(lambda: not seen.subscription._feed.accounts.outstanding)
     sim.run(until_ms=sim.elapsed_ms() + POLL_MS)
     assert seen.frontier == Frontier(5)
     assert {row for row in seen.rows() if row[1] < 5} == {(t, t) for t in range(5)}
@@ -86,8 +86,8 @@ def concurrent_with_a_missing_middle(sim: Simulation) -> None:
     seen.check_definite()
     assert len(seen.errors) == 1
     # The part that never came is held, and so is its time, however long that lasts.
-    assert [key.split()[0] for key in seen.subscription._accounts._pins] == [missing]
-    pinned = next(iter(seen.subscription._accounts._pins.values())).seqno
+    assert [key.split()[0] for key in seen.subscription._feed.accounts._pins] == [missing]
+    pinned = next(iter(seen.subscription._feed.accounts._pins.values())).seqno
     other = place.open("other")
     place.retain(other, Retention(None, 1))
     sim.run(until_ms=sim.elapsed_ms() + 8 * TICK)
@@ -120,7 +120,7 @@ def arrivals_in_reverse(sim: Simulation) -> None:
     def watched() -> bool:
         """Looked at after every step of every task."""
         order.extend(at[key] for key in list(ended)[len(order) :])
-        accounts = seen.subscription._accounts
+        accounts = seen.subscription._feed.accounts
         if accounts._ledger.listed.is_closed:  # Before that, the listing's own pin holds them.
             held = {part.split()[0] for part in accounts._pins}
             assert set(at) - set(ended) <= held, "a part was let go before its own bytes came"
@@ -232,7 +232,7 @@ def test_s07_after_a_listing_error_nothing_is_listed(sim: Simulation) -> None:
     place.fill(process, 5)
     sim.run_until(lambda: bool(seen.errors))
     given_out = list(seen.log)
-    accounts = seen.subscription._accounts
+    accounts = seen.subscription._feed.accounts
     place.fill(process, 60)
     sim.run(until_ms=sim.elapsed_ms() + IDLE_ROUNDS * POLL_MS)
     assert [type(error) for error in seen.errors] == [LeaseLostError]
@@ -244,7 +244,7 @@ def test_s07_after_a_listing_error_nothing_is_listed(sim: Simulation) -> None:
 def test_s07_a_frozen_source_holds_a_bounded_amount(
     sim: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribe, "_BACKLOG", 16)
+    monkeypatch.setattr(feed, "_BACKLOG", 16)
     place = Place(sim)
     process = place.open("source", fetch_bytes_max=6_000)
     place.fill(process, 2)
@@ -264,7 +264,7 @@ def test_s07_a_frozen_source_holds_a_bounded_amount(
         place.fill(process, upto)
         sim.run(until_ms=sim.elapsed_ms() + 5_000)
         most = max(most, int(process.metrics.value("bytes_in_flight", "orders")))
-    accounts = subscription._accounts
+    accounts = subscription._feed.accounts
     assert 0 < most <= 6_000
     listed = accounts.backlog + len(accounts._owed) + len(accounts._ready)
     assert listed < 100, "a frozen source goes on listing without end"

@@ -35,7 +35,7 @@ def one_of_two_workers_stops(sim: Simulation) -> None:
         for _ in range(1_000):
             assert first.take(0) is None
 
-    accounts = subscription._accounts
+    accounts = subscription._feed.accounts
     undrained = accounts.backlog
     process.call(pressed)
     sim.run(until_ms=sim.elapsed_ms() + 10 * LEASE)
@@ -81,7 +81,7 @@ def test_s09_stopping_mid_stream_leaves_nothing_behind(sim: Simulation) -> None:
     slow = {key for time in range(2, 8) for key in place.keys_at(time)}
     process.fates.add(lambda call, key: Fault(reply_ms=5_000) if key in slow else None)
     seen = Seen(process)
-    accounts = seen.subscription._accounts
+    accounts = seen.subscription._feed.accounts
     sim.run_until(lambda: seen.frontier >= Frontier(1) and len(accounts._pins) > 1)
     start = sim.elapsed_ms()
     process.call(seen.subscription.stop)
@@ -91,8 +91,8 @@ def test_s09_stopping_mid_stream_leaves_nothing_behind(sim: Simulation) -> None:
     )
     assert sim.elapsed_ms() - start <= 60_000
     assert seen.task.done()
-    assert seen.subscription._lease is not None
-    assert seen.subscription._lease.holds.pins == 0
+    assert seen.subscription._feed.lease is not None
+    assert seen.subscription._feed.lease.holds.pins == 0
 
 
 def stop_while_parked(sim: Simulation) -> None:
@@ -149,7 +149,7 @@ def test_s11_a_lease_outlives_its_descriptor(sim: Simulation) -> None:
     for _ in range(3):
         other = source.call(lambda: worker.take(1_000))
         source.call(lambda other=other: worker.arrived(other))
-    pinned = subscription._accounts._pins[part.id].seqno
+    pinned = subscription._feed.accounts._pins[part.id].seqno
     travelled = decode_descriptor(encode_descriptor(part))
     place.retain(tender, Retention(None, 1))
     for beat in range(10):
@@ -160,7 +160,7 @@ def test_s11_a_lease_outlives_its_descriptor(sim: Simulation) -> None:
         sim.run(until_ms=sim.elapsed_ms() + TICK)
         assert _held(place) == pinned
         assert travelled.piece.key in place.objects()
-    assert part.id in subscription._accounts._pins
+    assert part.id in subscription._feed.accounts._pins
     assert elsewhere.call(lambda: fetch_part(elsewhere.blob, travelled)).num_rows == 1
     source.call(lambda: worker.arrived(part))
     _take_all(source, worker)
@@ -191,7 +191,7 @@ def test_s12_the_reader_goes_when_the_last_fetch_has_ended(sim: Simulation) -> N
     parts = [process.call(lambda: worker.take(1_000)) for _ in range(6)]
     for part in parts[:3]:
         process.call(lambda part=part: worker.arrived(part))
-    accounts = subscription._accounts
+    accounts = subscription._feed.accounts
     for left in (3, 2, 1):
         sim.run(until_ms=sim.elapsed_ms() + 3 * LEASE)
         assert accounts._ledger.listed == CLOSED, "the listing was done long ago"

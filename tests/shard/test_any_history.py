@@ -293,7 +293,7 @@ class AnyHistory(RuleBasedStateMachine):
     def advance_since(self):
         self.attempt(c.AdvanceSince(self._now, Frontier(self._committed)))
 
-    @precondition(lambda self: len(self.state.moments) > 1)
+    @precondition(lambda self: self.state.writers and len(self.state.moments) > 1)
     @rule(count=st.integers(1, 3))
     def index_moments(self, count):
         listed = self.state.moments[:count]
@@ -305,7 +305,8 @@ class AnyHistory(RuleBasedStateMachine):
         first, last = listed[0], listed[-1]
         times = (first.time, last.time, first.instant_ms, last.instant_ms)
         chunk = MomentChunk(key, 1, 1, len(listed), *times, total.pack())
-        self.attempt(c.IndexMoments(chunk, Frontier(self._committed)))
+        writer = min(self.state.writers)
+        self.attempt(c.IndexMoments(writer, chunk, Frontier(self._committed)))
 
     @precondition(lambda self: self.state.seqno.number % 4 == 3)
     @rule()

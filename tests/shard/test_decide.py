@@ -208,7 +208,7 @@ EXAMPLES = {
     c.Unhold: c.Unhold("h", 0),
     c.Replace: c.Replace(W1, remove_parts=frozenset({"p0"})),
     c.AdvanceSince: c.AdvanceSince(10**12),
-    c.IndexMoments: c.IndexMoments(MomentChunk("m", 1, 1, 1, 0, 0, 0, 0, b"0" * 24)),
+    c.IndexMoments: c.IndexMoments(W1, MomentChunk("m", 1, 1, 1, 0, 0, 0, 0, b"0" * 24)),
     c.Retain: c.Retain(Retention(1, 1)),
     c.Evolve: c.Evolve(1, WIDER),
     c.ForgetTxn: c.ForgetTxn("query", 1),

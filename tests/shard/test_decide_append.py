@@ -259,7 +259,7 @@ def test_withdrawing_is_refused_across_a_batch_a_chunk_of_moments_or_since():
     for moment in staged.moments:
         total = total + moment.total
     chunk = MomentChunk("m", 1, 1, 5, 0, 4, 1000, 1000, total.pack())
-    indexed = toy.step(staged, c.IndexMoments(chunk, Frontier(5)))
+    indexed = toy.step(staged, c.IndexMoments(toy.W1, chunk, Frontier(5)))
     assert "chunk" in decide(indexed, c.Withdraw(3, 2, Frontier(3))).reason
     merged = replace(staged, since=Frontier(4))
     assert "committed" in decide(merged, c.Withdraw(3, 2, Frontier(0))).reason

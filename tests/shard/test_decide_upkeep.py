@@ -234,7 +234,12 @@ def _index(state, upto, key="m", **facts):
         listed[-1].instant_ms,
         total.pack(),
     )
-    return c.IndexMoments(msgspec.structs.replace(chunk, **facts))
+    return c.IndexMoments(toy.W1, msgspec.structs.replace(chunk, **facts))
+
+
+def test_r15_moments_stay_listed_if_the_writer_of_their_object_has_expired():
+    state = toy.step(_settled(), c.Release(writers=(W1,)))
+    assert decide(state, _index(state, 3)) == c.Lost((W1,))
 
 
 def test_moments_go_into_a_chunk_and_later_out_of_it():

@@ -62,6 +62,17 @@ def test_s44_downgrades_are_lazy_unless_asked_to_be_durable(lab: Lab) -> None:
         reader.downgrade(5)
 
 
+def test_r10_holds_stay_where_they_are_once_their_heart_is_not_ours(lab: Lab) -> None:
+    machine = lab.machine()
+    _settled(machine, 10)
+    leases = lab.leases(machine.env)
+    reader = leases.reader(machine, since=0)
+    reader.downgrade(4)
+    reader.heart.lost = True  # So it is in a forked child.
+    leases.sync(machine)
+    assert machine.refresh().readers[reader.id].since == 0
+
+
 def test_s45_many_downgrades_are_one_commit(lab: Lab) -> None:
     machine = lab.machine()
     _settled(machine, 20_000)
@@ -129,6 +140,17 @@ def test_s47_a_forgotten_reader_is_given_back_at_the_next_tick(lab: Lab) -> None
     leases = lab.leases(machine.env)
     leases.reader(machine, since=0)
     gc.collect()
+    leases._tick()
+    assert machine.refresh().readers == {}
+
+
+def test_s47_a_reader_that_is_forgotten_while_others_are_given_back_is_so_too(lab: Lab) -> None:
+    machine = lab.machine()
+    leases = lab.leases(machine.env)
+    reader = leases.reader(machine, since=0)
+    leave_a_note = leases.forgotten.append  # So far a finaliser is, when the tick comes.
+    leases._tick()
+    leave_a_note((machine, c.Release(readers=(reader.id,))))
     leases._tick()
     assert machine.refresh().readers == {}
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import CancelledError, NotFoundError
+from strandline.errors import CancelledError, LeaseLostError, NotFoundError
 from strandline.shard import command as c
 from strandline.shard.cancel import Cancel
+from strandline.shard.machine import Machine
+from strandline.upkeep.collect import Collector
 from strandline.upkeep.rounds import Wish
 
 from .upkeep_lab import Table
@@ -89,6 +91,29 @@ def test_old_moments_move_into_objects_and_go_with_since(lab):
     assert table.state.moment_chunks == ()
     assert lab.blob.get(chunk.key) is None
     table.check()
+
+
+def test_r15_moments_whose_object_was_swept_with_its_writer_stay_listed(lab):
+    table = Table(lab, moments_loose=6)
+    for n in range(9):
+        table.append((n, "x", 1))
+    other = lab.env()
+    put = table.env.blob.put
+
+    def suspended(key, value):
+        """The process is away until its leases have run out and a repair has been here."""
+        put(key, value)
+        if key.endswith(".times"):
+            elsewhere = Machine(other, "orders")
+            pulses = frozenset(elsewhere.state.heartbeats().values())
+            elsewhere.demand(c.Expire(pulses))
+            assert Collector(other, lab.leases(other)).sweep(elsewhere, delete=True)
+
+    table.env.blob.put = suspended
+    with pytest.raises(LeaseLostError):
+        table.rounds.run_once(table.machine)
+    assert table.state.moment_chunks == ()
+    assert len(table.state.moments) == 9
 
 
 def test_a_manifest_is_written_when_it_is_due(lab):

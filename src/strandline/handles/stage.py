@@ -123,10 +123,9 @@ class Stage:
         if checked.updates.nbytes > 2 * settings.inline_max_bytes:
             return None
         inline = encode_inline(checked)
-        size = len(inline.payload)
-        if size > settings.inline_max_bytes:
+        if inline is None or len(inline.payload) > settings.inline_max_bytes:
             return None
-        if state.inline_bytes() + size > settings.inline_total_bytes:
+        if state.inline_bytes() + len(inline.payload) > settings.inline_total_bytes:
             return None
         return Batch(empty.lower, empty.upper, inline=inline, epoch=empty.epoch)
 

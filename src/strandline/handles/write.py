@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self, overload
 from strandline.errors import BoundsError, InvariantError, SchemaError, UsageError
 from strandline.handles.stage import Prepared, Stage
 from strandline.handles.verify import check_settled
-from strandline.model.frontier import Frontier, Time
+from strandline.model.frontier import TIME_MAX, Frontier, Time
 from strandline.model.ids import SeqNo
 from strandline.model.schema import TIME_COLUMN
 from strandline.parts.rows import Checked, check_interval, check_rows, restamped, to_table
@@ -412,6 +412,8 @@ class Writer:
             state = self._machine.refresh()
         if state.upper.time is None:
             raise BoundsError(f"shard {state.name} is closed: nothing can be appended to it")
+        if state.upper.time >= TIME_MAX:
+            raise BoundsError(f"shard {state.name} is at {state.upper}: there is no time after it")
         return state.upper.time
 
     def _checked_next(self, rows: object, lower: Time) -> Checked:

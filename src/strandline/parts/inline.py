@@ -27,15 +27,19 @@ if TYPE_CHECKING:
     from strandline.parts.rows import Checked
 
 _ALIGN = 8
+_HEADER_MAX = 2**16 - 1
 _decoder = msgspec.msgpack.Decoder(list[tuple[int, str]])
 _DAMAGE = (pa.ArrowException, OSError, EOFError, ValueError, KeyError, msgspec.MsgspecError)
 
 
-def encode_inline(checked: Checked) -> Inline:
-    """The rows as they stand in a record; there is at least one."""
+def encode_inline(checked: Checked) -> Inline | None:
+    """The rows as they stand in a record, at least one; `None` of more columns than fit there."""
     schema = checked.schema
+    header = _header(schema)
+    if not header:
+        return None
     batch = one_batch(checked.updates)
-    payload = _header(schema) + batch.serialize().to_pybytes()
+    payload = header + batch.serialize().to_pybytes()
     return Inline(
         rows=batch.num_rows,
         payload=payload,
@@ -87,6 +91,8 @@ def _decoded(payload: bytes, schema: Schema) -> tuple[pa.Table, tuple[Field, ...
 def _header(schema: Schema) -> bytes:
     columns = [(field.id, _widening_name(field.type)) for field in schema.fields]
     body = msgspec.msgpack.encode(columns)
+    if len(body) > _HEADER_MAX:
+        return b""
     head = len(body).to_bytes(2, "big") + body
     return head + bytes(-len(head) % _ALIGN)
 

@@ -5,8 +5,10 @@ descriptor  pure   a part's description that travels to another process
 diagnose    shell  finds out why a part can't be read
 events      pure   what a subscription gives out
 extract     pure   the rows that a descriptor asks for, out of a part's bytes
+feed        shell  what runs behind a subscription: lists, fetches, holds the lease
 fetch       shell  fetches parts, several at once, with a bound on the bytes in flight
 follow      shell  the listing half of a subscription, through outages of the store
+frames      pure   rows in types that other libraries can hold
 gather      shell  fetches all of several parts, and waits for them
 ledger      pure   the accounts of outstanding fetches, one per time
 lister      shell  lists what a subscription has to fetch, one increment after the other

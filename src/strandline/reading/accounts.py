@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from strandline.errors import LeaseLostError, StrandlineError
+from strandline.errors import HandleClosedError, LeaseLostError, StrandlineError
 from strandline.model.frontier import Frontier
 from strandline.reading.events import Event, Progress, Updates
 from strandline.reading.ledger import Ledger
@@ -254,9 +254,9 @@ class Accounts:
         last = frontier.last()
         if self._lease is None or last is None or last <= self._as_of:
             return
-        if self._lease.closed:  # Everything has arrived, so the lister gave the lease back.
-            return
         try:
             self._lease.downgrade(last)
+        except HandleClosedError:
+            return  # Everything has arrived, so the lister gave the lease back, maybe just now.
         except LeaseLostError as error:
             self._ledger.listing_failed(error)

@@ -70,6 +70,7 @@ class Follower:
         """Wait for the signal to start; the lease is held already (S14)."""
         poll_ms = self._machine.env.settings.poll_cap_ms
         while signal is not None and not self._accounts.over:
+            self._hooks.look()
             if signal() if callable(signal) else signal.wait(poll_ms):
                 break
             if callable(signal):

@@ -21,6 +21,7 @@ from strandline.model.schema import DIFF_COLUMN
 from strandline.parts.consolidate import Overlay, as_updates, consolidate, expand, overlay
 from strandline.reading.diagnose import diagnose
 from strandline.reading.extract import is_clean
+from strandline.reading.frames import for_duckdb, for_polars
 from strandline.reading.gather import Failed, gather
 from strandline.reading.listing import check_since, newest_time
 from strandline.reading.request import Bounds, Request
@@ -84,7 +85,7 @@ class Snapshot:
         # Polars starts threads when it is imported, which a forked child would not have.
         import polars as pl  # noqa: PLC0415
 
-        frame = pl.from_arrow(self.to_arrow())
+        frame = pl.from_arrow(for_polars(self.to_arrow()))
         if not isinstance(frame, pl.DataFrame):
             raise InvariantError("a table did not become a frame")
         return frame
@@ -92,7 +93,7 @@ class Snapshot:
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection, name: str | None = None) -> object:
         """Register the rows as a view called `name`, by default the shard's name."""
         view = self.shard if name is None else name
-        connection.register(view, self.to_arrow())
+        connection.register(view, for_duckdb(self.to_arrow()))
         return connection.table(f'"{view.replace(chr(34), chr(34) * 2)}"')
 
     def updates(self) -> pa.Table:

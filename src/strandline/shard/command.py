@@ -177,6 +177,8 @@ class AdvanceSince:
 class IndexMoments:
     """Put the oldest listed moments into an object of their own."""
 
+    writer: str
+    """Who put the object."""
     chunk: MomentChunk
     committed: Frontier | None = None
     """The timeline's frontier, for an attached shard: what may be withdrawn stays listed."""

@@ -97,6 +97,8 @@ def advance_since(state: State, command: c.AdvanceSince) -> c.Outcome:
 
 
 def index_moments(state: State, command: c.IndexMoments) -> c.Outcome:
+    if command.writer not in state.writers:
+        return c.Lost((command.writer,))
     chunk = command.chunk
     if any(chunk.key == old.key for old in state.moment_chunks):
         return c.Unchanged()

@@ -210,7 +210,11 @@ class Leases:
         state = machine.refresh()
         garbage = [entry.seqno for entry in state.garbage]
         with self.changed:
-            mine = {name: holds for name, (at, holds) in self._readers.items() if at is machine}
+            mine = {
+                name: holds
+                for name, (at, holds) in self._readers.items()
+                if at is machine and self._beats(name)
+            }
             due: dict[str, tuple[int | None, int]] = {}
             for name, holds in mine.items():
                 holds.observe(state.seqno.number)
@@ -231,6 +235,15 @@ class Leases:
                     mine[name].applied(since, seqno)
             self.env.metrics.add("downgrades", machine.name, len(due))
             return
+
+    def _beats(self, reader_id: str) -> bool:
+        """Whether a reader is still ours to move.
+
+        In a forked child none that it inherited is: what the parent has pinned since is not
+        known there, and moving its holds would free objects that it is about to read.
+        """
+        lease = self._live.get(reader_id)
+        return lease is not None and not lease.heart.lost
 
     def _lose(self, reader_id: str) -> None:
         with self.changed:
@@ -285,8 +298,9 @@ class Leases:
 
     def _drop_forgotten(self) -> None:
         """What can't be given back now is forgotten again, and tried at the next tick."""
-        forgotten, self.forgotten = self.forgotten, []
-        for machine, release in forgotten:
+        # The list stays the same one: a finaliser may have it in hand, about to add to it.
+        for _ in range(len(self.forgotten)):
+            machine, release = self.forgotten.pop(0)
             with self.changed:
                 for reader_id in release.readers:
                     self._readers.pop(reader_id, None)

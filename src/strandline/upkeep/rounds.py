@@ -230,7 +230,7 @@ class Rounds:
             key = moments_key(state.id, writer.id, self._env.random.token())
             chunk, encoded = encode_moments(state.moments[:count], shard=state.id, key=key)
             self._env.patient(lambda: self._env.blob.put(key, encoded), shard=state.name)
-            outcome, _ = machine.commit(c.IndexMoments(chunk, committed))
+            outcome, _ = machine.commit(c.IndexMoments(writer.id, chunk, committed))
         if isinstance(outcome, c.Stale):
             return False
         raise_refusal(machine.name, outcome)
