@@ -190,6 +190,28 @@ def test_debezium_in_one_piece():
     assert found.fresh == {"age": pa.int64()}
 
 
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ({"id": 1, "_delete": True}, {}),
+        ({"op": "d", "before": {"id": 1, "name": "a"}}, {"envelope": "debezium"}),
+        ({"op": "d", "before": {"id": 1}, "source": {"ts_ms": 5}}, {"envelope": "debezium"}),
+    ],
+)
+def test_a_deletion_without_a_place_in_the_order_is_an_error_and_not_lost(message, options):
+    found, how = decoded([message], sequenceBy="lsn", **options)
+    assert found.rows(how).num_rows == 0
+    (error,) = found.errors().to_pylist()
+    assert (error["id"], error["_delete"]) == (b"1", False)
+    assert error["reason"] == (
+        "a deletion has no 'lsn', so no place in the order that sequenceBy gives"
+    )
+    placed = {**message, "lsn": 7} if "id" in message else {**message, "source": {"lsn": 7}}
+    found, how = decoded([message, placed], sequenceBy="lsn", **options)
+    assert found.rows(how)["_delete"].to_pylist() == [True]
+    assert healed(found) == {}
+
+
 def test_after_the_table_has_evolved_new_fields_are_read():
     wider = SCHEMA.append(pa.field("age", pa.int64()))
     found, how = decoded([{"id": 1, "name": "a", "age": 5}], schema=wider, newColumns="add")

@@ -120,3 +120,16 @@ def test_a_row_that_deletes_needs_its_key_alone():
 def test_what_is_no_row_is_refused_by_name(row, words):
     with pytest.raises(UsageError, match=words):
         staged_rows([{"id": 1}, row], KEYED, 0)
+
+
+@pytest.mark.parametrize("row", [{"id": 2}, {"id": 2, "seq": None, "amount": 1}])
+def test_a_row_that_deletes_needs_its_place_in_the_order_where_there_is_one(row):
+    text = """CREATE TABLE t (id BIGINT, amount BIGINT, seq BIGINT, PRIMARY KEY (id))
+      USING http OPTIONS (sequenceBy 'seq');"""
+    (table,) = parse(text).tables
+    good = [{"id": 1, "seq": 5, "_delete": True}, {"id": 3, "amount": 1}]
+    assert staged_rows(good, table, 0)["_delete"].to_pylist() == [True, None]
+    with pytest.raises(SchemaError, match=r"row 3 for t, id 2: it deletes and has no 'seq'"):
+        staged_rows([*good, {**row, "_delete": True}], table, 0)
+    with pytest.raises(SchemaError, match=r"row 1 for t, id 2"):
+        staged_rows([{**row, "_delete": True}], table, 0)

@@ -41,6 +41,8 @@ class Target(Protocol):
     def columns(self) -> pa.Schema: ...
     @property
     def key(self) -> tuple[str, ...]: ...
+    @property
+    def sequence_by(self) -> tuple[str, ...]: ...
 
 
 def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
@@ -50,7 +52,11 @@ def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
     """
     if not 0 <= chunk < CHUNKS_MAX:
         raise UsageError(f"chunk number {chunk} is refused: use 0 to {CHUNKS_MAX - 1}")
-    return _placed(_fitting(table_of(rows, table), table), chunk)
+    made = _fitting(table_of(rows, table), table)
+    if layout.DELETE in made.column_names:
+        for name in table.sequence_by:
+            _refuse_unplaced(made, name, table)
+    return _placed(made, chunk)
 
 
 def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
@@ -176,6 +182,21 @@ def _refuse_nulls(rows: pa.Table, column: pa.Field, table: Target) -> None:
         raise SchemaError(
             f"row {at + 1} for {table.name}{key}: column {printable(column.name)} is null or left "
             "out, and may not be"
+        )
+
+
+def _refuse_unplaced(rows: pa.Table, name: str, table: Target) -> None:
+    """The first row that deletes and has no place in the order: it would lose against the row that
+    its key holds, and nobody would know."""
+    lacks = pc.fill_null(rows[layout.DELETE], False)
+    if name in rows.column_names:
+        lacks = pc.and_(lacks, pc.is_null(rows[name]))
+    at = pc.index(lacks, True).as_py()
+    if at >= 0:
+        key = "".join(f", {each} {printable(rows[each][at].as_py())}" for each in table.key)
+        raise SchemaError(
+            f"row {at + 1} for {table.name}{key}: it deletes and has no {printable(name)}, so no "
+            "place in the order that sequenceBy gives"
         )
 
 
