@@ -178,3 +178,12 @@ def test_a_sequence_number_without_a_producer_is_refused(served):
     answer = served.client.ask("POST", ROWS, b"{}", X_Sequence="0")
     assert answer.status == 400
     assert "producer" in answer.json()["message"]
+
+
+def test_x11_what_is_too_long_or_too_deep_is_refused_and_is_no_failure_of_ours(served):
+    nested = b'{"time": 0, "endpoint": "o", "reason": "x", "rows": [%b]}' % (b"[" * 9_999)
+    assert served.client.ask("POST", "/v1/pipelines/shop/amend", nested).status == 400
+    for digits in (300, 5_000):
+        path = f"/v1/pipelines/shop/transactions/h{'9' * digits}-x"
+        answer = served.client.ask("GET", path)
+        assert (answer.status, answer.json()["error"]) == (404, "NotFoundError")

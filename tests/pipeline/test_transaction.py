@@ -67,7 +67,7 @@ def test_one_that_was_left_alone_expires(pipeline):
 
 
 def test_an_id_that_was_never_given_is_not_found(pipeline):
-    for name in ("h0-nope", "../x", "x"):
+    for name in ("h0-nope", "../x", "x", f"h{'9' * 300}-x", f"h{'9' * 5_000}-x"):
         with pytest.raises(NotFoundError):
             pipeline.transaction(name)
 

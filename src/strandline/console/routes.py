@@ -78,6 +78,8 @@ _CODES: tuple[tuple[type[StrandlineError], int], ...] = (
     (StoreError, 503),
     (StrandlineError, 500),
 )
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
+"""What a body raises that is not what was asked for, or nested deeper than anybody means it."""
 _HEADERS = {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -149,7 +151,7 @@ class Api:
     def query(self, sent: Sent) -> Document:
         try:
             question = msgspec.json.decode(sent.body, type=Question)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise UsageError(f'send {{"sql": …, "as_of": …}}: {error}') from error
         rows = self._serving.pipeline(sent.path["name"]).query(question.sql, question.as_of)
         return {
@@ -206,7 +208,7 @@ class Api:
     def amend(self, sent: Sent) -> Document:
         try:
             told = msgspec.json.decode(sent.body, type=Amendment)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise UsageError(
                 f'send {{"time": …, "endpoint": …, "reason": …, "take": …}}: {error}'
             ) from error
