@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from strandline.errors import ProgramError
 from strandline.pipeline.meaning import DIVISION
 from strandline.spark.queries import (
     Raised,
@@ -36,6 +37,23 @@ def test_types_are_sparks_and_every_column_may_be_null(spark):
         ]
     )
     assert found["w"] == pa.schema([("n", pa.int64()), ("s", pa.decimal128(24, 2))])
+
+
+def test_views_that_spark_can_not_type_are_told_by_line_all_at_once(spark, capfd):
+    text = """CREATE TABLE t (id BIGINT, d BIGINT, PRIMARY KEY (id)) USING generator;
+CREATE MATERIALIZED VIEW a REFRESH FULL AS
+  SELECT COUNT(nothing) AS n FROM t;
+CREATE MATERIALIZED VIEW good AS SELECT id FROM t;
+CREATE MATERIALIZED VIEW b AS SELECT id + ARRAY(1) AS x FROM t;
+CREATE MATERIALIZED VIEW c AS SELECT x FROM b;"""
+    with pytest.raises(ProgramError, match="the program has 2 errors") as caught:
+        view_columns(own_session(spark, {}), parse(text))
+    (first, why, _), (second, other, _) = caught.value.troubles
+    assert (first, second) == (2, 5)
+    assert why.startswith("view 'a': A column, variable, or function parameter with name `nothing`")
+    assert other.startswith("view 'b': Cannot resolve")
+    assert "SQLSTATE" not in str(caught.value)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["range(3)", "range(0, 100, 1, 4)"])
