@@ -382,8 +382,7 @@ def test_a_cut_just_before_the_records_are_read_is_not_taken_for_damage(
         return real(self, start)
 
     monkeypatch.setattr(Journal, "records", cut_first)
-    reading = Checkpoints(Journal(lab.env(), "shop"))
-    assert reading.before(5).next_t == 5
+    assert Checkpoints(Journal(lab.env(), "shop")).before(5).next_t == 5
     assert journal.first() > 0
 
 
