@@ -73,6 +73,7 @@ def test_json_is_read_in_the_tables_types():
         (b"not json", "row 2 for t"),
         (b"[1]", "row 2 for t"),
         (b'{"_delete": 7}', "row 2"),
+        (b'{"id": 2, "prise": 1.10}', "table t has no column 'prise': it has id, price, at"),
         (b'{"_delete": true', "row 2"),
     ],
 )

@@ -70,8 +70,12 @@ def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
         deletes.append(delete)
         values.append(value)
     lax = pa.schema([each.with_nullable(True) for each in table.columns])
-    how = reading(lax, table.key, {"format": "json", "envelope": "append"})
-    found = decode(layout.raw_batch(values, PARTITION, range(len(values))), how).table
+    # So that fields which are no columns are found, and refused as anywhere else.
+    options = {"format": "json", "envelope": "append", "newColumns": "add"}
+    how = reading(lax, table.key, options)
+    read = decode(layout.raw_batch(values, PARTITION, range(len(values))), how)
+    refuse_unknown(set(read.fresh), table)
+    found = read.table
     for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
         raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
     made = found.select(table.columns.names)
