@@ -105,6 +105,12 @@ def test_queries_status_history_and_metrics(served):
         "rows": [{"id": 1, "amount": 7}],
         "total": 1,
     }
+    twice = _lines({"sql": "SELECT id, amount AS id FROM orders"})
+    refused = served.client.ask("POST", "/v1/pipelines/shop/query", twice)
+    assert (refused.status, "two columns are called 'id'" in refused.json()["message"]) == (
+        400,
+        True,
+    )
     assert served.client.ask("GET", "/v1/pipelines").json() == {"pipelines": ["shop"]}
     status = served.client.ask("GET", "/v1/pipelines/shop/status").json()
     assert status["committed"] == 2
