@@ -134,3 +134,15 @@ def test_a_row_that_deletes_needs_its_place_in_the_order_where_there_is_one(row)
         staged_rows([*good, {**row, "_delete": True}], table, 0)
     with pytest.raises(SchemaError, match=r"row 1 for t, id 2"):
         staged_rows([{**row, "_delete": True}], table, 0)
+
+
+def test_values_that_nobody_could_read_again_are_refused_by_name():
+    texts = pa.array([b"ok", b"\xff"], pa.binary())
+    note = pa.Array.from_buffers(pa.string(), 2, texts.buffers())
+    late = pa.array([0, 10**18]).cast(pa.timestamp("us", "UTC"))
+    for rows, table, words in (
+        (pa.table({"id": [1, 2], "note": note}), PLAIN, "row 2 for p: column 'note': its text"),
+        (pa.table({"id": [1, 2], "at": late}), KEYED, "row 2 for t: column 'at': it lies outside"),
+    ):
+        with pytest.raises(SchemaError, match=words):
+            staged_rows(rows, table, 0)

@@ -35,7 +35,7 @@ from strandline.connectors import raw as layout
 from strandline.connectors.envelopes import Envelope, Event
 from strandline.connectors.formats import CSV_COLUMNS, Refused, reason_of
 from strandline.connectors.keys import key_parser, key_text
-from strandline.connectors.values import REFUSALS, column
+from strandline.connectors.values import REFUSALS, column, unreadable
 from strandline.errors import SchemaError
 from strandline.model.columntype import cast
 from strandline.model.ids import printable
@@ -397,9 +397,18 @@ def _cast_column(given: pa.Table, each: pa.Field, found: _Found) -> pa.ChunkedAr
         return pa.chunked_array([pa.nulls(given.num_rows, each.type)])
     have = given[each.name]
     try:
-        return cast(have, each.type)
+        made = cast(have, each.type)
     except SchemaError as error:
-        return _cast_one_by_one(have, each, found, reason_of(error))
+        made = _cast_one_by_one(have, each, found, reason_of(error))
+    wrong = unreadable(made)
+    for at, why in wrong.items():
+        found.refused.setdefault(at, f"column {printable(each.name)}: {why}")
+    if not wrong:
+        return made
+    good = np.ones(len(made), np.bool_)
+    good[list(wrong)] = False
+    # Taken, as a value that is no value must not be looked at.
+    return made.take(pa.array(np.arange(len(made)), mask=~good))
 
 
 def _cast_one_by_one(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from strandline.connectors import raw as layout
 from strandline.connectors.incoming import decode
 from strandline.connectors.reading import reading
+from strandline.connectors.values import unreadable
 from strandline.errors import SchemaError, UsageError
 from strandline.model.columntype import cast
 from strandline.model.ids import printable
@@ -155,7 +156,7 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
     columns, fields = [], []
     for each in table.columns:
         if each.name in rows.column_names:
-            columns.append(cast(rows[each.name], each.type))
+            columns.append(_readable(cast(rows[each.name], each.type), each.name, table))
             fields.append(pa.field(each.name, each.type))
         elif each.name in table.key:
             raise SchemaError(f"rows for {table.name} have no column {each.name}, which is its key")
@@ -169,6 +170,12 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
     for each in table.columns:
         _refuse_nulls(made, each, table)
     return made
+
+
+def _readable(column: pa.ChunkedArray, name: str, table: Target) -> pa.ChunkedArray:
+    for at, why in unreadable(column).items():
+        raise SchemaError(f"row {at + 1} for {table.name}: column {printable(name)}: {why}")
+    return column
 
 
 def _refuse_nulls(rows: pa.Table, column: pa.Field, table: Target) -> None:
