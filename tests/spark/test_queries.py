@@ -15,7 +15,9 @@ from strandline.spark.queries import (
     view_columns,
     yours_stays_active,
 )
+from strandline.spark.relations import relations
 from strandline.views.parse import parse
+from strandline.views.rewrite import query_sql
 
 pytestmark = pytest.mark.spark
 
@@ -81,3 +83,20 @@ def test_the_callers_session_is_the_active_one_after_a_program_used_its_own(spar
         view_columns(asked, parse(PROGRAM))
         assert shuffles() == "7"
     assert shuffles() == before
+
+
+def test_averages_of_whole_numbers_are_the_same_however_rows_are_divided(spark):
+    text = """CREATE TABLE t (k BIGINT, n BIGINT, PRIMARY KEY (k)) USING generator;
+    CREATE MATERIALIZED VIEW v REFRESH FULL AS
+      SELECT AVG(n) AS a, AVG(DISTINCT n) AS d, AVG(n) FILTER (WHERE k < 9) AS f FROM t;"""
+    program, mine = parse(text), own_session(spark, {})
+    doubles = [pa.float64()] * 3
+    assert view_columns(mine, program)["v"].types == doubles
+    rows = pa.table({"k": range(4), "n": [2**53, 1, 1, 1]})
+    found = []
+    for partitions in (1, 4):
+        frame = mine.createDataFrame(rows).repartition(partitions)
+        with relations(mine, {"t": frame}) as named:
+            found += mine.sql(query_sql(program.views[0].sql, named, 0)).toArrow().to_pylist()
+    assert found[0] == found[1]
+    assert found[0]["a"] == found[0]["f"] == float((2**53 + 3) / 4)
