@@ -81,6 +81,15 @@ def test_replay_verifies_all_or_a_stretch(run_shop):
     assert run_shop.ask("replay", run_shop.lake, "--to", "99").code == 2
 
 
+def test_a_replay_of_nothing_verifies_nothing_and_says_so(run_shop):
+    for between in (("--from", "4"), ("--from", "2", "--to", "2")):
+        said = run_shop.ask("replay", run_shop.lake, *between, "--json")
+        told = json.loads(said.out)
+        assert (said.code, told["equal"], told["transactions"]) == (1, False, 0)
+    shown = run_shop.ask("replay", run_shop.lake, "--from", "4")
+    assert "no transaction was computed again: there is none from 4 up to 4" in shown.out
+
+
 def test_replay_names_what_it_could_not_compute_and_does_not_end_well(run_shop):
     with open_store(run_shop.lake) as store:
         pipeline = store.pipeline("shop", engine=arrow_engine)

@@ -190,6 +190,46 @@ def test_debezium_in_one_piece():
     assert found.fresh == {"age": pa.int64()}
 
 
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ({"id": 1, "_delete": True}, {}),
+        ({"op": "d", "before": {"id": 1, "name": "a"}}, {"envelope": "debezium"}),
+        ({"op": "d", "before": {"id": 1}, "source": {"ts_ms": 5}}, {"envelope": "debezium"}),
+    ],
+)
+def test_a_deletion_without_a_place_in_the_order_is_an_error_and_not_lost(message, options):
+    found, how = decoded([message], sequenceBy="lsn", **options)
+    assert found.rows(how).num_rows == 0
+    (error,) = found.errors().to_pylist()
+    assert (error["id"], error["_delete"]) == (b"1", False)
+    assert error["reason"] == (
+        "a deletion has no 'lsn', so no place in the order that sequenceBy gives"
+    )
+    placed = {**message, "lsn": 7} if "id" in message else {**message, "source": {"lsn": 7}}
+    found, how = decoded([message, placed], sequenceBy="lsn", **options)
+    assert found.rows(how)["_delete"].to_pylist() == [True]
+    assert healed(found) == {}
+
+
+def test_typed_values_that_nobody_could_read_again_are_errors_of_their_rows():
+    names = pa.array([b"a", b"\xff", b"c"], pa.binary())
+    at = pa.array([0, 0, 10**18], pa.int64()).cast(pa.timestamp("us"))
+    columns = [pa.array([1, 2, 3]), pa.Array.from_buffers(pa.string(), 3, names.buffers()), at]
+    fields = [pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("at", at.type)]
+    places = [pa.array(["p"] * 3), pa.array([0, 1, 2])]
+    rows = pa.RecordBatch.from_arrays([*columns, *places], schema=typed_schema(fields))
+    how = reading(pa.schema(fields), ("id",), {})
+    found = decode(rows, how)
+    found.table.validate(full=True)
+    assert found.rows(how)["id"].to_pylist() == [1]
+    errors = {row["id"]: row["reason"] for row in found.errors().to_pylist() if row["reason"]}
+    assert errors == {
+        b"2": "column 'name': its text is no UTF-8",
+        b"3": "column 'at': it lies outside of the years 1 to 9999; see option numberUnit",
+    }
+
+
 def test_after_the_table_has_evolved_new_fields_are_read():
     wider = SCHEMA.append(pa.field("age", pa.int64()))
     found, how = decoded([{"id": 1, "name": "a", "age": 5}], schema=wider, newColumns="add")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from strandline.connectors.values import REFUSALS, Notation, column, python_type
+from strandline.connectors.values import REFUSALS, Notation, column, python_type, unreadable
 
 from .writing import EVERY, written
 
@@ -107,3 +107,40 @@ def test_decimals_may_be_unscaled_bytes(text, expected):
 def test_too_many_bytes_are_no_decimal():
     with pytest.raises(ValueError, match="too many"):
         column([b"\1" * 40], pa.decimal256(70, 2), Notation(decimals="base64"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        (pa.timestamp("us", "UTC"), -62_135_596_800_000, 253_402_300_799_999),
+        (pa.timestamp("ms"), -62_135_596_800_000, 253_402_300_799_999),
+        (pa.date32(), -719_162, 2_932_896),
+    ],
+)
+def test_years_that_neither_spark_nor_python_has_are_refused(kind, first, last):
+    made = column([first, None, last], kind, Notation())
+    assert [made[0].as_py().year, made[2].as_py().year] == [1, 9999]
+    for wrong in (first - 1, last + 1):
+        with pytest.raises(ValueError, match="the years 1 to 9999"):
+            column([wrong], kind, Notation())
+    # A time in microseconds that is read as milliseconds.
+    if kind != pa.date32():
+        with pytest.raises(ValueError, match="see option numberUnit"):
+            column([1_763_000_000_000_000], kind, Notation())
+
+
+def test_what_nobody_could_read_again_is_found_in_typed_columns():
+    texts = pa.array([b"ok", b"\xff", None, b"good"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 4, texts.buffers())
+    inner = pa.StructArray.from_arrays([text], ["t"])
+    early = pa.array([0, None, -(10**17), 10**18], pa.int64()).cast(pa.timestamp("us"))
+    for found, places in (
+        (text, [1]),
+        (pa.chunked_array([text.slice(0, 1), text.slice(1)]), [1]),
+        (inner, [1]),
+        (early, [2, 3]),
+        (pa.array([1, 2]), []),
+        (pa.array(["a", None]), []),
+        (pa.array([10**18]).cast(pa.timestamp("ns")), []),
+    ):
+        assert sorted(unreadable(found)) == places

@@ -105,6 +105,12 @@ def test_queries_status_history_and_metrics(served):
         "rows": [{"id": 1, "amount": 7}],
         "total": 1,
     }
+    twice = _lines({"sql": "SELECT id, amount AS id FROM orders"})
+    refused = served.client.ask("POST", "/v1/pipelines/shop/query", twice)
+    assert (refused.status, "two columns are called 'id'" in refused.json()["message"]) == (
+        400,
+        True,
+    )
     assert served.client.ask("GET", "/v1/pipelines").json() == {"pipelines": ["shop"]}
     status = served.client.ask("GET", "/v1/pipelines/shop/status").json()
     assert status["committed"] == 2
@@ -178,3 +184,12 @@ def test_a_sequence_number_without_a_producer_is_refused(served):
     answer = served.client.ask("POST", ROWS, b"{}", X_Sequence="0")
     assert answer.status == 400
     assert "producer" in answer.json()["message"]
+
+
+def test_x11_what_is_too_long_or_too_deep_is_refused_and_is_no_failure_of_ours(served):
+    nested = b'{"time": 0, "endpoint": "o", "reason": "x", "rows": [%b]}' % (b"[" * 9_999)
+    assert served.client.ask("POST", "/v1/pipelines/shop/amend", nested).status == 400
+    for digits in (300, 5_000):
+        path = f"/v1/pipelines/shop/transactions/h{'9' * digits}-x"
+        answer = served.client.ask("GET", path)
+        assert (answer.status, answer.json()["error"]) == (404, "NotFoundError")

@@ -370,6 +370,22 @@ def test_s85_a_fault_at_any_call_of_publish_and_cut_changes_nothing_that_counts(
         assert stages == {0, 1, 3}
 
 
+def test_a_cut_just_before_the_records_are_read_is_not_taken_for_damage(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = grown(lab)
+    real = Journal.records
+
+    def cut_first(self: Journal, start: int | None = None) -> object:
+        monkeypatch.setattr(Journal, "records", real)
+        Checkpoints(journal).cut()
+        return real(self, start)
+
+    monkeypatch.setattr(Journal, "records", cut_first)
+    assert Checkpoints(Journal(lab.env(), "shop")).before(5).next_t == 5
+    assert journal.first() > 0
+
+
 def test_a_cut_in_the_middle_is_gone_on_with(lab: Lab) -> None:
     journal = grown(lab, 4)
     before = journal.refresh()

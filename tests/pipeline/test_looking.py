@@ -8,10 +8,20 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.errors import NotFoundError, NotInstalledError
+from strandline.connectors.files import Files
+from strandline.connectors.source import Ports
+from strandline.errors import (
+    NotFoundError,
+    NotInstalledError,
+    SourceError,
+    StrandlineError,
+    UsageError,
+)
 from strandline.pipeline.pipeline import Pipeline
 from strandline.pipeline.settings import PipelineSettings
+from strandline.pipeline.sources import open_sources
 from strandline.testing.engines import arrow_engine
+from strandline.views.program import Program
 
 TEXT = """
 CREATE TABLE orders (id BIGINT, amount BIGINT, PRIMARY KEY (id)) USING http;
@@ -118,3 +128,44 @@ def test_whoever_lacks_a_connector_sees_its_sinks_all_the_same(
     monkeypatch.setattr("strandline.pipeline.report.sink_identity", missing)
     assert [(each.reached, each.behind) for each in theirs.status().sinks] == [(0, 0), (0, 0)]
     assert theirs.history()[0].sinks == {"out": "delivered", "whole": "delivered"}
+
+
+def test_a_source_that_can_not_be_opened_here_hides_nothing_of_the_pipeline(
+    shop: tuple[Pipeline, Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = shop
+    tried: list[str] = []
+    real = open_sources
+
+    def away(program: Program, ports: Ports, names: frozenset[str], **more: object) -> object:
+        tried.append(*names)
+        if len(tried) == 1:
+            raise SourceError("the broker does not answer")
+        return real(program, ports, names, **more)
+
+    monkeypatch.setattr("strandline.pipeline.pipeline.open_sources", away)
+    told = theirs.status()
+    assert (told.committed, told.endpoints[0].behind) == (mine.committed, None)
+    assert theirs.status().endpoints == told.endpoints
+    assert tried == ["orders"], "it is not asked again at once"
+    monkeypatch.setattr("strandline.pipeline.looking._AGAIN_MS", 0)
+    theirs.status()
+    theirs.status()
+    assert tried == ["orders", "orders"], "once it is opened it stays open"
+
+
+@pytest.mark.parametrize("error", [SourceError, UsageError, NotFoundError])
+def test_a_source_that_can_not_say_how_far_it_is_hides_nothing_of_the_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[StrandlineError]
+) -> None:
+    text = f"CREATE TABLE t (id BIGINT) USING files OPTIONS (path '{tmp_path}');"
+
+    def plan(*_: object) -> None:
+        raise error("not now")
+
+    with strandline.open("memory://") as store:
+        pipeline = store.pipeline("shop", text, settings=SETTINGS, engine=arrow_engine)
+        pipeline.run(until_idle=True)
+        assert pipeline.status().endpoints[0].behind == 0
+        monkeypatch.setattr(Files, "plan", plan)
+        assert pipeline.status().endpoints[0].behind is None

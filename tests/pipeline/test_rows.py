@@ -73,6 +73,7 @@ def test_json_is_read_in_the_tables_types():
         (b"not json", "row 2 for t"),
         (b"[1]", "row 2 for t"),
         (b'{"_delete": 7}', "row 2"),
+        (b'{"id": 2, "prise": 1.10}', "table t has no column 'prise': it has id, price, at"),
         (b'{"_delete": true', "row 2"),
     ],
 )
@@ -120,3 +121,28 @@ def test_a_row_that_deletes_needs_its_key_alone():
 def test_what_is_no_row_is_refused_by_name(row, words):
     with pytest.raises(UsageError, match=words):
         staged_rows([{"id": 1}, row], KEYED, 0)
+
+
+@pytest.mark.parametrize("row", [{"id": 2}, {"id": 2, "seq": None, "amount": 1}])
+def test_a_row_that_deletes_needs_its_place_in_the_order_where_there_is_one(row):
+    text = """CREATE TABLE t (id BIGINT, amount BIGINT, seq BIGINT, PRIMARY KEY (id))
+      USING http OPTIONS (sequenceBy 'seq');"""
+    (table,) = parse(text).tables
+    good = [{"id": 1, "seq": 5, "_delete": True}, {"id": 3, "amount": 1}]
+    assert staged_rows(good, table, 0)["_delete"].to_pylist() == [True, None]
+    with pytest.raises(SchemaError, match=r"row 3 for t, id 2: it deletes and has no 'seq'"):
+        staged_rows([*good, {**row, "_delete": True}], table, 0)
+    with pytest.raises(SchemaError, match=r"row 1 for t, id 2"):
+        staged_rows([{**row, "_delete": True}], table, 0)
+
+
+def test_values_that_nobody_could_read_again_are_refused_by_name():
+    texts = pa.array([b"ok", b"\xff"], pa.binary())
+    note = pa.Array.from_buffers(pa.string(), 2, texts.buffers())
+    late = pa.array([0, 10**18]).cast(pa.timestamp("us", "UTC"))
+    for rows, table, words in (
+        (pa.table({"id": [1, 2], "note": note}), PLAIN, "row 2 for p: column 'note': its text"),
+        (pa.table({"id": [1, 2], "at": late}), KEYED, "row 2 for t: column 'at': it lies outside"),
+    ):
+        with pytest.raises(SchemaError, match=words):
+            staged_rows(rows, table, 0)

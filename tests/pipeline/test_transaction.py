@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 import strandline
-from strandline.errors import ConflictError, NotFoundError, UsageError
+from strandline.errors import (
+    ConflictError,
+    NotFoundError,
+    NotInstalledError,
+    SourceError,
+    StalledError,
+    UsageError,
+)
 from strandline.journal.handles import Handles
 from strandline.pipeline.settings import PipelineSettings
 from strandline.testing.engines import arrow_engine
@@ -67,7 +74,7 @@ def test_one_that_was_left_alone_expires(pipeline):
 
 
 def test_an_id_that_was_never_given_is_not_found(pipeline):
-    for name in ("h0-nope", "../x", "x"):
+    for name in ("h0-nope", "../x", "x", f"h{'9' * 300}-x", f"h{'9' * 5_000}-x"):
         with pytest.raises(NotFoundError):
             pipeline.transaction(name)
 
@@ -165,3 +172,20 @@ def test_an_abort_that_is_carried_out_while_another_is_opened_can_be_asked_for_a
     second = keyless.transaction()
     first.abort()
     second.commit()
+
+
+@pytest.mark.parametrize("error", [SourceError, UsageError, NotInstalledError])
+def test_who_can_not_carry_a_commit_out_is_told_that_it_is_asked_for(pipeline, monkeypatch, error):
+    """Whoever is told that it failed commits the same rows again."""
+
+    def away(*_, **__):
+        raise error("the broker does not answer")
+
+    work = pipeline.transaction()
+    work.insert("notes", [{"id": 1}])
+    with monkeypatch.context() as patched:
+        patched.setattr("strandline.pipeline.pipeline.open_sources", away)
+        with pytest.raises(StalledError, match="does not answer; it is asked for, and comes when"):
+            work.commit()
+    assert pipeline.transaction(work.id).commit() == 0
+    assert pipeline.query("SELECT id FROM notes").to_pylist() == [{"id": 1}]

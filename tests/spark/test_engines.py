@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.errors import ViewFailedError
+from strandline.errors import ProgramError, UsageError, ViewFailedError
 from strandline.spark.engines import spark_engine
 from strandline.testing.engines import arrow_engine
 
@@ -37,6 +37,13 @@ def test_a_pipeline_runs_answers_and_replays_on_spark(spark, tmp_path):
             with pytest.raises(ViewFailedError, match="shares has no answer as of 2"):
                 pipeline.query("SELECT * FROM shares")
             assert [each.t for each in pipeline.replay()] == [0, 1, 2]
+            for sql, kind, why in (
+                ("SELECT nothing FROM orders", ProgramError, "name `nothing` cannot be resolved"),
+                ("SELECT id + ARRAY(1) AS x FROM orders", ProgramError, "Cannot resolve"),
+                ("SELECT 1 / amount AS x FROM orders", UsageError, "division by zero"),
+            ):
+                with pytest.raises(kind, match=why):
+                    pipeline.query(sql)
             assert spark.catalog.listTables() == []
         assert spark.sql("SELECT 1").count() == 1, "a session that was given is not stopped"
         with store.pipeline("shop", engine=arrow_engine) as other:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from strandline.errors import ProgramError
 from strandline.pipeline.meaning import DIVISION
 from strandline.spark.queries import (
     Raised,
@@ -14,7 +15,9 @@ from strandline.spark.queries import (
     view_columns,
     yours_stays_active,
 )
+from strandline.spark.relations import relations
 from strandline.views.parse import parse
+from strandline.views.rewrite import query_sql
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +39,23 @@ def test_types_are_sparks_and_every_column_may_be_null(spark):
         ]
     )
     assert found["w"] == pa.schema([("n", pa.int64()), ("s", pa.decimal128(24, 2))])
+
+
+def test_views_that_spark_can_not_type_are_told_by_line_all_at_once(spark, capfd):
+    text = """CREATE TABLE t (id BIGINT, d BIGINT, PRIMARY KEY (id)) USING generator;
+CREATE MATERIALIZED VIEW a REFRESH FULL AS
+  SELECT COUNT(nothing) AS n FROM t;
+CREATE MATERIALIZED VIEW good AS SELECT id FROM t;
+CREATE MATERIALIZED VIEW b AS SELECT id + ARRAY(1) AS x FROM t;
+CREATE MATERIALIZED VIEW c AS SELECT x FROM b;"""
+    with pytest.raises(ProgramError, match="the program has 2 errors") as caught:
+        view_columns(own_session(spark, {}), parse(text))
+    (first, why, _), (second, other, _) = caught.value.troubles
+    assert (first, second) == (2, 5)
+    assert why.startswith("view 'a': A column, variable, or function parameter with name `nothing`")
+    assert other.startswith("view 'b': Cannot resolve")
+    assert "SQLSTATE" not in str(caught.value)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["range(3)", "range(0, 100, 1, 4)"])
@@ -63,3 +83,20 @@ def test_the_callers_session_is_the_active_one_after_a_program_used_its_own(spar
         view_columns(asked, parse(PROGRAM))
         assert shuffles() == "7"
     assert shuffles() == before
+
+
+def test_averages_of_whole_numbers_are_the_same_however_rows_are_divided(spark):
+    text = """CREATE TABLE t (k BIGINT, n BIGINT, PRIMARY KEY (k)) USING generator;
+    CREATE MATERIALIZED VIEW v REFRESH FULL AS
+      SELECT AVG(n) AS a, AVG(DISTINCT n) AS d, AVG(n) FILTER (WHERE k < 9) AS f FROM t;"""
+    program, mine = parse(text), own_session(spark, {})
+    doubles = [pa.float64()] * 3
+    assert view_columns(mine, program)["v"].types == doubles
+    rows = pa.table({"k": range(4), "n": [2**53, 1, 1, 1]})
+    found = []
+    for partitions in (1, 4):
+        frame = mine.createDataFrame(rows).repartition(partitions)
+        with relations(mine, {"t": frame}) as named:
+            found += mine.sql(query_sql(program.views[0].sql, named, 0)).toArrow().to_pylist()
+    assert found[0] == found[1]
+    assert found[0]["a"] == found[0]["f"] == float((2**53 + 3) / 4)

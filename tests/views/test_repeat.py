@@ -33,6 +33,10 @@ SAME = [
     "SELECT SUM(CAST(f AS DECIMAL(10, 2))) AS s FROM t",
     "SELECT MIN(f) AS s, MAX(f) AS m, COUNT(f) AS n FROM t",
     "SELECT SUM(IF(f > 1, 1, 0)) AS s FROM t",
+    "SELECT SUM(CASE v WHEN 'a' THEN 1 ELSE 0 END) AS s FROM t",
+    "SELECT SUM(LENGTH(v)) AS s FROM t",
+    "SELECT SUM(CAST(v AS DECIMAL(10, 2))) AS s FROM t",
+    "SELECT AVG(at - at) AS s FROM t",
     "SELECT SUM(d / 3) AS s FROM t",
     "SELECT SORT_ARRAY(COLLECT_LIST(f)) AS s FROM t",
     "SELECT RANK() OVER (ORDER BY v) AS r FROM t",
@@ -48,6 +52,11 @@ DIFFERENT = [
     ("SELECT SUM(1e0) AS s FROM t", "sum over floats"),
     ("SELECT SUM(CAST(v AS DOUBLE)) AS s FROM t", "sum over floats"),
     ("SELECT AVG(l[0]) AS s FROM t", "avg over floats"),
+    ("SELECT SUM(v) AS s FROM t", "sum over text"),
+    ("SELECT SUM(DISTINCT t.v) AS s FROM t", "sum over text"),
+    ("SELECT AVG(CONCAT(k, '1')) AS s FROM t", "avg over text"),
+    ("SELECT SUM(COALESCE(k || '.5', '0')) AS s FROM t", "sum over text"),
+    ("SELECT SUM(y) AS s FROM (SELECT CAST(k AS STRING) AS y FROM t)", "sum over text"),
     ("SELECT SUM(y) AS s FROM (SELECT x + 1 AS y FROM (SELECT f AS x FROM t))", "sum over floats"),
     ("SELECT COLLECT_SET(k) AS s FROM t", "an order that nobody chose"),
     ("SELECT SIZE(SORT_ARRAY(k)) AS n, COLLECT_LIST(k) AS s FROM t", "nobody chose"),
@@ -100,3 +109,26 @@ def test_ties_of_a_union_are_broken_too():
 )
 def test_who_asks_for_the_time_is_known(sql, asks):
     assert uses_clock(query(sql)) is asks
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("AVG(k)", "CAST(AVG(CAST(`k` AS DECIMAL(38, 6))) AS DOUBLE)"),
+        ("MEAN(k + 1)", "CAST(MEAN(CAST(`k` + 1 AS DECIMAL(38, 6))) AS DOUBLE)"),
+        ("AVG(DISTINCT k)", "CAST(AVG(DISTINCT CAST(`k` AS DECIMAL(38, 6))) AS DOUBLE)"),
+        (
+            "AVG(NVL(k, 0)) FILTER(WHERE k > 2)",
+            "CAST(AVG(CAST(COALESCE(`k`, 0) AS DECIMAL(38, 6))) FILTER(WHERE `k` > 2) AS DOUBLE)",
+        ),
+        (
+            "AVG(LENGTH(v)) OVER (PARTITION BY k)",
+            "CAST(AVG(CAST(LENGTH(`v`) AS DECIMAL(38, 6))) OVER (PARTITION BY `k`) AS DOUBLE)",
+        ),
+    ],
+)
+def test_averages_of_whole_numbers_are_added_exactly(text, expected):
+    found = write(made_exact(query(f"SELECT {text} AS s FROM t"), exact()))
+    assert found == f"SELECT {expected} AS `s` FROM `t`"
+    inner = f"SELECT x FROM (SELECT {text} AS x FROM t)"
+    assert expected in write(made_exact(query(inner), exact()))

@@ -161,34 +161,38 @@ def replay_pipeline(
 ) -> bool:
     """Compute transactions again; the first one that differs ends it with an error.
 
-    Returns whether all of them could be computed.
+    Returns whether all of them could be computed, and there were some, if anything is committed.
     """
     with pipeline_of(url, name, engine) as pipeline, out.progress("replay") as step:
         start, stop = between
         first = pipeline.status().verifiable_from if start is None else start
-        last = pipeline.committed.time or 0 if stop is None else stop
+        committed = pipeline.committed.time or 0
+        last = committed if stop is None else stop
         rows, noted, skipped, done = 0, list[str](), list[str](), 0
         for each in pipeline.replay(first, last, skip=True):
             done, rows = done + (not each.skipped), rows + each.rows
             noted += [f"{each.t}: {one}" for one in each.noted]
             skipped += [f"{each.t}: {each.skipped}"] if each.skipped else []
             step(done, last - first, f"transaction {each.t}")
+    nothing = committed > 0 and not done and not skipped
     document: Document = {
         "pipeline": pipeline.name,
         "from": first,
         "to": last,
         "transactions": done,
         "rows": rows,
-        "equal": not noted and not skipped,
+        "equal": not (noted or skipped or nothing),
         "differences": noted,
         "skipped": skipped,
     }
     said = f"{counted(done, 'transaction')} computed again from {counted(rows, 'row')}: "
     said += f"other versions computed something else: {_some(noted)}" if noted else _EQUAL
+    if nothing:
+        said = f"no transaction was computed again: there is none from {first} up to {last}"
     if skipped:
         said += f". {counted(len(skipped), 'transaction')} not computed: {_some(skipped)}"
-    out.answer(document, shown(said, "yellow" if noted or skipped else "green"))
-    return not skipped
+    out.answer(document, shown(said, "green" if document["equal"] else "yellow"))
+    return not (skipped or nothing)
 
 
 def _some(lines: Sequence[str]) -> str:

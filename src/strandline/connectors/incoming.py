@@ -35,7 +35,7 @@ from strandline.connectors import raw as layout
 from strandline.connectors.envelopes import Envelope, Event
 from strandline.connectors.formats import CSV_COLUMNS, Refused, reason_of
 from strandline.connectors.keys import key_parser, key_text
-from strandline.connectors.values import REFUSALS, column
+from strandline.connectors.values import REFUSALS, column, unreadable
 from strandline.errors import SchemaError
 from strandline.model.columntype import cast
 from strandline.model.ids import printable
@@ -170,6 +170,7 @@ def _decoded(
     columns = _columns(found, reading)
     if reading.keyed:
         _fill_keys(columns, found, given, reading)
+        _refuse_unplaced(columns, found, reading)
     return _assembled(columns, found, given, reading)
 
 
@@ -262,6 +263,19 @@ def _fill_keys(columns: list[pa.Array], found: _Found, given: pa.Table, reading:
         columns[where] = pc.coalesce(columns[where], taken)
 
 
+def _refuse_unplaced(columns: list[pa.Array], found: _Found, reading: Reading) -> None:
+    """Deletions and truncations without a place in the order would lose against every row that has
+    one, and nobody would know."""
+    delete, truncate = (_flags(found, flag) for flag in ("delete", "truncate"))
+    for name in reading.sequence_by if (delete | truncate).any() else ():
+        nulls = columns[reading.schema.get_field_index(name)].is_null()
+        missing = (delete | truncate) & nulls.to_numpy(zero_copy_only=False)
+        for at in np.flatnonzero(missing).tolist():
+            what = "op t" if truncate[at] else "a deletion"
+            why = f"{what} has no {printable(name)}, so no place in the order that sequenceBy gives"
+            found.refused.setdefault(found.places[at], why)
+
+
 # ---- what comes out
 
 
@@ -329,13 +343,8 @@ def _refuse_nulls(
     found: _Found,
     reading: Reading,
 ) -> None:
-    """Rows with a null where none may be are errors; deletions need their key alone, and
-    truncations a place in the order."""
+    """Rows with a null where none may be are errors; deletions need their key alone."""
     delete, truncate = (_flags(found, flag) for flag in ("delete", "truncate"))
-    for name in reading.sequence_by if truncate.any() else ():
-        for at in np.flatnonzero(truncate & rows[name].is_null().to_numpy()).tolist():
-            why = f"op t has no {printable(name)}, so no place in the order that sequenceBy gives"
-            found.refused.setdefault(found.places[at], why)
     for each in reading.schema:
         is_key = reading.keyed and each.name in reading.key
         if not rows[each.name].null_count or not (is_key or not each.nullable):
@@ -388,9 +397,18 @@ def _cast_column(given: pa.Table, each: pa.Field, found: _Found) -> pa.ChunkedAr
         return pa.chunked_array([pa.nulls(given.num_rows, each.type)])
     have = given[each.name]
     try:
-        return cast(have, each.type)
+        made = cast(have, each.type)
     except SchemaError as error:
-        return _cast_one_by_one(have, each, found, reason_of(error))
+        made = _cast_one_by_one(have, each, found, reason_of(error))
+    wrong = unreadable(made)
+    for at, why in wrong.items():
+        found.refused.setdefault(at, f"column {printable(each.name)}: {why}")
+    if not wrong:
+        return made
+    good = np.ones(len(made), np.bool_)
+    good[list(wrong)] = False
+    # Taken, as a value that is no value must not be looked at.
+    return made.take(pa.array(np.arange(len(made)), mask=~good))
 
 
 def _cast_one_by_one(

@@ -16,7 +16,9 @@ Arrow type, `column` makes the column of what it made:
     durations          ISO 8601, or a number of `unit`s
     list, struct, map  array, object, object
 
-What would have to be rounded, cut or wrapped is refused. Nulls are allowed anywhere: which
+What would have to be rounded, cut or wrapped is refused, and so are dates and timestamps outside of
+the years 1 to 9999: neither Spark nor Python has them, and a number that means one has another
+`unit`. Nulls are allowed anywhere: which
 columns may hold none is asked later.
 """
 
@@ -42,6 +44,10 @@ UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 REFUSALS = (ValueError, ArithmeticError, RecursionError)
 """What decoding and `column` raise for values that do not fit."""
 
+_FIRST_DAY, _AFTER_DAYS = -719_162, 2_932_897
+"""0001-01-01 and 10000-01-01, in days since 1970."""
+_DAY_S = 86_400
+BEYOND_YEARS = "it lies outside of the years 1 to 9999; see option numberUnit"
 _NOT_NUMBERS = Literal["NaN", "Infinity", "-Infinity"]
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
 _END_ZEROS = (
@@ -145,10 +151,55 @@ def _unscaled(value: bytes, scale: int) -> decimal.Decimal:
 def _temporal(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
     """Text is read by Arrow, many times faster than value by value."""
     if not any(type(each) is int for each in values):
-        return _from_text(pa.array(values, pa.string()), kind)
+        return _in_years(_from_text(pa.array(values, pa.string()), kind))
     numbers = pa.array([each if type(each) is int else None for each in values], pa.int64())
     texts = pa.array([None if type(each) is int else each for each in values], pa.string())
-    return pc.coalesce(_from_numbers(numbers, kind, notation), _from_text(texts, kind))
+    made = pc.coalesce(_from_numbers(numbers, kind, notation), _from_text(texts, kind))
+    return _in_years(made)
+
+
+def _in_years(made: pa.Array) -> pa.Array:
+    if pc.any(_beyond_years(made)).as_py():
+        raise ValueError(BEYOND_YEARS)
+    return made
+
+
+def _beyond_years(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Which dates and timestamps lie outside of the years that there are; none of other types."""
+    kind = column.type
+    if is_.is_date32(kind):
+        numbers, per = column.cast(pa.int32()), 1
+    elif is_.is_timestamp(kind) and kind.unit != "ns":
+        numbers, per = column.cast(pa.int64()), _DAY_S * UNITS[kind.unit]
+    else:
+        # Nanoseconds do not reach so far.
+        return pa.repeat(False, len(column))
+    early = pc.less(numbers, _FIRST_DAY * per)
+    return pc.or_(early, pc.greater_equal(numbers, _AFTER_DAYS * per))
+
+
+def unreadable(column: pa.Array | pa.ChunkedArray) -> dict[int, str]:
+    """Values of a typed column that nobody could read again, by their place, each with the reason.
+
+    Arrow holds them, and whoever wrote a file or a table may never have looked.
+    """
+    beyond = np.flatnonzero(
+        pc.fill_null(_beyond_years(column), False).to_numpy(zero_copy_only=False)
+    )
+    found = dict.fromkeys(beyond.tolist(), BEYOND_YEARS)
+    if not (is_text(column.type) or is_.is_nested(column.type)) or _is_valid(column):
+        return found
+    # Taken: a slice of a struct has all of its children still.
+    wrong = [at for at in range(len(column)) if not _is_valid(column.take(pa.array([at])))]
+    return {**found, **dict.fromkeys(wrong, "its text is no UTF-8")}
+
+
+def _is_valid(column: pa.Array | pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -40,6 +40,7 @@ from strandline.errors import (
     ViewFailedError,
 )
 from strandline.journal.handles import Handles
+from strandline.model.ids import printable
 from strandline.pipeline.documents import open_document, status_document, summary_document
 from strandline.pipeline.rows import json_rows
 
@@ -78,6 +79,8 @@ _CODES: tuple[tuple[type[StrandlineError], int], ...] = (
     (StoreError, 503),
     (StrandlineError, 500),
 )
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
+"""What a body raises that is not what was asked for, or nested deeper than anybody means it."""
 _HEADERS = {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -149,11 +152,15 @@ class Api:
     def query(self, sent: Sent) -> Document:
         try:
             question = msgspec.json.decode(sent.body, type=Question)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise UsageError(f'send {{"sql": …, "as_of": …}}: {error}') from error
         rows = self._serving.pipeline(sent.path["name"]).query(question.sql, question.as_of)
+        names = rows.column_names
+        if twice := sorted({each for each in names if names.count(each) > 1}):
+            # A row is an object, which would keep one of them.
+            raise UsageError(f"two columns are called {printable(twice[0])}: rename one with AS")
         return {
-            "columns": rows.column_names,
+            "columns": names,
             "rows": rows.slice(0, ROWS_MAX).to_pylist(),
             "total": rows.num_rows,
         }
@@ -206,7 +213,7 @@ class Api:
     def amend(self, sent: Sent) -> Document:
         try:
             told = msgspec.json.decode(sent.body, type=Amendment)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise UsageError(
                 f'send {{"time": …, "endpoint": …, "reason": …, "take": …}}: {error}'
             ) from error

@@ -153,9 +153,10 @@ class Checkpoints:
         `SinceError` if the journal does not go back so far, `ConflictError` if it is cut while
         it is read.
         """
-        first = self._journal.first()
-        standing = Standing.empty(self._journal.pipeline) if first == 0 else None
+        standing: Standing | None = None
         for lsn, record in self._journal.records():
+            if lsn == 0:
+                standing = Standing.empty(self._journal.pipeline)
             if isinstance(record, Begin) and record.t == t and standing is not None:
                 return standing
             if standing is None and isinstance(record, Checkpoint):

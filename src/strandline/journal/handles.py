@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 KEPT_MAX = 1_000
 """So many closed handles are kept for whoever asks again, however many are closed in that time."""
+_SLOT_DIGITS = 9
+"""There are as many slots as handles were open at once: a longer number is none of ours."""
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag="OPENED"):
@@ -443,7 +445,8 @@ def _refuse_mixture(handle: Handle, chunk: _Chunk) -> None:
 
 def _slot_of(name: str) -> int:
     slot, _, token = name.removeprefix("h").partition("-")
-    if not (name.startswith("h") and slot.isdecimal() and slot.isascii() and token):
+    numbered = slot.isdecimal() and slot.isascii() and len(slot) <= _SLOT_DIGITS
+    if not (name.startswith("h") and numbered and token):
         raise NotFoundError(f"{printable(name)} is no handle")
     return int(slot)
 

@@ -54,6 +54,7 @@ sources     shell  the sources of a program, opened by what its tables say
 stall       pure   whether a replica stands still although there is work
 states      pure   what a replica may be doing, and which moves are legal
 transaction shell  an explicit transaction as its user holds it
+turns       shell  one task at a time computes in this process
 upstream    shell  shards that tables are fed from: read, and held
 waiting     shell  waits for what was asked for; where nobody runs, by own steps
 written     shell  the program of a pipeline: what was given, else what is on record now

@@ -36,6 +36,8 @@ class Life:
         """The last is the one in use; another task may be at a step with one before it."""
         self._runner: Runner | None = None
         self._task: Task | None = None
+        self._turn = env.tasks.condition()
+        """Of those who step: a runner, and whoever carries out what it asked for by itself."""
 
     @property
     def runs(self) -> bool:
@@ -120,7 +122,12 @@ class Life:
     def step(self, rig: Rig) -> float:
         if self.runs:
             raise UsageError(f"pipeline {self._pipeline} runs in this process: it steps by itself")
-        return self._made(rig).step()
+        return self.step_alone(rig)
+
+    def step_alone(self, rig: Rig) -> float:
+        """The same for who can wait as well: nothing is done where a runner began meanwhile."""
+        with self._turn:
+            return 1 if self.runs else self._made(rig).step()
 
     def take_checkpoint(self, rig: Rig) -> None:
         """Take one by own steps: nobody else runs."""
@@ -143,13 +150,15 @@ class Life:
     def _carry_out(self, rig: Rig, want: Want) -> None:
         if self.runs:
             raise UsageError(f"pipeline {self._pipeline} runs in this process: stop it first")
-        replica = self._made(rig)
-        replica.want(want)
+        with self._turn:
+            replica = self._made(rig)
+            replica.want(want)
         deadline = self._env.clock.monotonic_ms() + self._means.settings.stall_ms
         while replica.wants():
             if self._env.clock.monotonic_ms() > deadline:
                 raise StalledError(f"pipeline {self._pipeline}: it was not possible {want.value}")
-            replica.step()
+            with self._turn:
+                replica.step()
 
     def _new_runner(self, rig: Rig) -> Runner:
         if self.runs:
@@ -157,7 +166,9 @@ class Life:
         # Who only reads publishes nothing, and neither does a program without sinks.
         publishes = bool(rig.sinks) and not self._means.read_only
         publishing = Publishing(rig, self._means.replica or "") if publishes else None
-        self._runner = Runner(self._made(rig), self._env, rig.settings, publishing)
+        with self._turn:
+            replica = self._made(rig)
+            self._runner = Runner(replica, self._env, rig.settings, publishing, turn=self._turn)
         return self._runner
 
     def _made(self, rig: Rig) -> Replica | Auditor:

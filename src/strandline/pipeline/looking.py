@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.errors import NotFoundError
+from strandline.errors import NotFoundError, StrandlineError
 from strandline.model.ids import printable
 from strandline.pipeline.place import placed
 from strandline.pipeline.read_back import Reading, compared, quiet
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from strandline.shard.state import State as ShardState
     from strandline.views.program import Program
 
+_AGAIN_MS = 30_000
+"""For so long a source that could not be opened is not asked again: each try may take its time."""
+
 
 class Looking:
     """Looks at one pipeline. Close it."""
@@ -32,25 +35,26 @@ class Looking:
         self,
         store: Store,
         journal: Journal,
-        sources: Callable[[Program], Mapping[str, Source]],
+        sources: Callable[[Program, frozenset[str]], Mapping[str, Source]],
         ports: Callable[[], SinkPorts],
     ) -> None:
         self._store = store
         self._journal = journal
         self._sources = sources
         self._ports = ports
-        self._gauges: dict[str, Mapping[str, Source]] = {}
-        """By program."""
+        self._opening = store.env.tasks.condition()
+        self._gauges: dict[str, dict[str, Source]] = {}
+        """By program, and by table."""
+        self._away: dict[tuple[str, str], float] = {}
+        """When a source of a program could not be opened."""
 
     def status(self, program: Program, *, sources: bool = True) -> PipelineStatus:
         """Where it stands and who runs it, wherever that is.
 
-        How far its sources are ahead takes asking them, who may be away or gone.
+        How far its sources are ahead takes asking them, who may be away or gone, or need what this
+        process has not: of those it is not told.
         """
-        gauges = self._gauges.get(program.hash) if sources else {}
-        if gauges is None:
-            # Sources of its own: those that a replica uses belong to the task that runs it.
-            gauges = self._gauges[program.hash] = self._sources(program)
+        gauges = self._opened(program) if sources else {}
         return status_of(self._journal, gauges, self._state, program)
 
     def history(self, program: Program, count: int) -> list[TransactionSummary]:
@@ -80,6 +84,25 @@ class Looking:
                 f"pipeline {self._journal.pipeline} has no {target.source} yet: run it first"
             )
         return compared(Reading(self._store, standing.pipeline, target, place), told)
+
+    def _opened(self, program: Program) -> Mapping[str, Source]:
+        """Sources of its own: those that a replica uses belong to the task that runs it."""
+        with self._opening:
+            gauges = self._gauges.setdefault(program.hash, {})
+            for table in program.tables:
+                if table.name not in gauges:
+                    gauges |= self._tried(program, table.name)
+            return dict(gauges)
+
+    def _tried(self, program: Program, name: str) -> Mapping[str, Source]:
+        now_ms, which = self._store.env.clock.monotonic_ms(), (program.hash, name)
+        if now_ms - self._away.get(which, -_AGAIN_MS) < _AGAIN_MS:
+            return {}
+        try:
+            return self._sources(program, frozenset({name}))
+        except StrandlineError:
+            self._away[which] = self._store.env.clock.monotonic_ms()
+            return {}
 
     def close(self) -> None:
         for gauges in self._gauges.values():

@@ -39,6 +39,7 @@ from strandline.pipeline.rows import refuse_undecodable
 from strandline.pipeline.sinks import targets
 from strandline.pipeline.sources import close_sources, open_sources
 from strandline.pipeline.transaction import Transaction
+from strandline.pipeline.turns import InTurn
 from strandline.pipeline.upstream import upstreams
 from strandline.pipeline.waiting import Waiting
 from strandline.pipeline.written import Writing
@@ -90,6 +91,8 @@ class Pipeline:
         self._means = means
         self._writing = Writing(store, self._journal, text, program)
         self._engine: PipelineEngine | None = None
+        # Two, as whoever makes a rig makes the engine for it.
+        self._making, self._rigging = store.env.tasks.condition(), store.env.tasks.condition()
         self._rigs: list[Rig] = []
         """The last is the one in use. Another task may be at a step with one before it, so they
         are closed together."""
@@ -101,7 +104,7 @@ class Pipeline:
             store.env,
             self._journal,
             alone=lambda: not (self._life.runs or self._others()),
-            step=lambda: self._life.step(self._ready()),
+            step=lambda: self._life.step_alone(self._ready()),
         )
         self._closed = False
 
@@ -441,22 +444,26 @@ class Pipeline:
         return stager if told is None else replace(stager, told=told)
 
     def _made(self) -> PipelineEngine:
-        if self._engine is None:
-            self._engine = self._means.engine(self.store)
-        return self._engine
+        with self._making:
+            if self._engine is None:
+                made = self._means.engine(self.store)
+                computer = InTurn(made.computer, self.store.env.tasks.condition())
+                self._engine = replace(made, computer=computer)
+            return self._engine
 
     def _ready(self) -> Rig:
         """What a replica works with; made when it is first needed, and anew where none was given
         and another was promoted: but one that runs here ends under its own program."""
         self._check_open()
-        if self._rigs and self._life.runs:
+        with self._rigging:
+            if self._rigs and self._life.runs:
+                return self._rigs[-1]
+            written = self._writing.now()
+            if not self._rigs or self._rigs[-1].program.hash != written.program.hash:
+                self._rigs.append(self._rigged(written))
+            if not self._writing.given:
+                self._life.follow(self._journal.standing.epoch)
             return self._rigs[-1]
-        written = self._writing.now()
-        if not self._rigs or self._rigs[-1].program.hash != written.program.hash:
-            self._rigs.append(self._rigged(written))
-        if not self._writing.given:
-            self._life.follow(self._journal.standing.epoch)
-        return self._rigs[-1]
 
     def _rigged(self, written: Written) -> Rig:
         program, ports = written.program, self._means.ports(self.store)

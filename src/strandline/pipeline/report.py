@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from strandline.connectors.push import PushSource
 from strandline.connectors.registry import sink_identity
 from strandline.connectors.source import Limits
-from strandline.errors import NotFoundError, NotInstalledError, SourceError
+from strandline.errors import NotFoundError, NotInstalledError, StrandlineError
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
 from strandline.journal.record import Amend, Begin, Commit
@@ -326,6 +326,7 @@ def _behind(source: Source | None, position: Position) -> int | None:
         return None
     try:
         offered = source.plan(position, Limits())
-    except SourceError:
+    except StrandlineError:
+        # It is away, gone or refuses us; whoever runs the pipeline says so.
         return None
     return 0 if offered is None else offered.rows

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from strandline.connectors import raw as layout
 from strandline.connectors.incoming import decode
 from strandline.connectors.reading import reading
+from strandline.connectors.values import unreadable
 from strandline.errors import SchemaError, UsageError
 from strandline.model.columntype import cast
 from strandline.model.ids import printable
@@ -41,6 +42,8 @@ class Target(Protocol):
     def columns(self) -> pa.Schema: ...
     @property
     def key(self) -> tuple[str, ...]: ...
+    @property
+    def sequence_by(self) -> tuple[str, ...]: ...
 
 
 def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
@@ -50,7 +53,11 @@ def staged_rows(rows: Rows, table: Target, chunk: int) -> pa.Table:
     """
     if not 0 <= chunk < CHUNKS_MAX:
         raise UsageError(f"chunk number {chunk} is refused: use 0 to {CHUNKS_MAX - 1}")
-    return _placed(_fitting(table_of(rows, table), table), chunk)
+    made = _fitting(table_of(rows, table), table)
+    if layout.DELETE in made.column_names:
+        for name in table.sequence_by:
+            _refuse_unplaced(made, name, table)
+    return _placed(made, chunk)
 
 
 def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
@@ -64,8 +71,12 @@ def json_rows(lines: Sequence[bytes], table: Table) -> pa.Table:
         deletes.append(delete)
         values.append(value)
     lax = pa.schema([each.with_nullable(True) for each in table.columns])
-    how = reading(lax, table.key, {"format": "json", "envelope": "append"})
-    found = decode(layout.raw_batch(values, PARTITION, range(len(values))), how).table
+    # So that fields which are no columns are found, and refused as anywhere else.
+    options = {"format": "json", "envelope": "append", "newColumns": "add"}
+    how = reading(lax, table.key, options)
+    read = decode(layout.raw_batch(values, PARTITION, range(len(values))), how)
+    refuse_unknown(set(read.fresh), table)
+    found = read.table
     for row in found.filter(found["_error"].is_valid()).slice(0, 1).to_pylist():
         raise SchemaError(f"row {row['_offset'] + 1} for {table.name}: {row['_error']}")
     made = found.select(table.columns.names)
@@ -145,7 +156,7 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
     columns, fields = [], []
     for each in table.columns:
         if each.name in rows.column_names:
-            columns.append(cast(rows[each.name], each.type))
+            columns.append(_readable(cast(rows[each.name], each.type), each.name, table))
             fields.append(pa.field(each.name, each.type))
         elif each.name in table.key:
             raise SchemaError(f"rows for {table.name} have no column {each.name}, which is its key")
@@ -159,6 +170,12 @@ def _fitting(rows: pa.Table, table: Target) -> pa.Table:
     for each in table.columns:
         _refuse_nulls(made, each, table)
     return made
+
+
+def _readable(column: pa.ChunkedArray, name: str, table: Target) -> pa.ChunkedArray:
+    for at, why in unreadable(column).items():
+        raise SchemaError(f"row {at + 1} for {table.name}: column {printable(name)}: {why}")
+    return column
 
 
 def _refuse_nulls(rows: pa.Table, column: pa.Field, table: Target) -> None:
@@ -176,6 +193,21 @@ def _refuse_nulls(rows: pa.Table, column: pa.Field, table: Target) -> None:
         raise SchemaError(
             f"row {at + 1} for {table.name}{key}: column {printable(column.name)} is null or left "
             "out, and may not be"
+        )
+
+
+def _refuse_unplaced(rows: pa.Table, name: str, table: Target) -> None:
+    """The first row that deletes and has no place in the order: it would lose against the row that
+    its key holds, and nobody would know."""
+    lacks = pc.fill_null(rows[layout.DELETE], False)
+    if name in rows.column_names:
+        lacks = pc.and_(lacks, pc.is_null(rows[name]))
+    at = pc.index(lacks, True).as_py()
+    if at >= 0:
+        key = "".join(f", {each} {printable(rows[each][at].as_py())}" for each in table.key)
+        raise SchemaError(
+            f"row {at + 1} for {table.name}{key}: it deletes and has no {printable(name)}, so no "
+            "place in the order that sequenceBy gives"
         )
 
 

@@ -13,6 +13,7 @@ committed was looked at, also of a pipeline that nobody has run yet, or that nob
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +33,7 @@ from strandline.store.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from strandline.journal.standing import Standing
     from strandline.model.frontier import Frontier
@@ -116,9 +118,13 @@ class Runner:
         env: Env,
         settings: PipelineSettings,
         publishing: Publishing | None = None,
+        *,
+        turn: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Without `publishing` the sinks of the program are left to other replicas."""
+        """Without `publishing` the sinks of the program are left to other replicas. `turn` is held
+        while the replica steps, where other tasks step, too."""
         self._replica = replica
+        self._stepping = nullcontext() if turn is None else turn
         self._publishing = publishing
         self._env = env
         self._settings = settings
@@ -370,7 +376,8 @@ class Runner:
         was = self._replica.standing
         self._step_ms = self._env.clock.monotonic_ms()
         try:
-            rest_ms = self._replica.step()
+            with self._stepping:
+                rest_ms = self._replica.step()
         finally:
             self._step_ms = None
         self._troubles = 0
@@ -409,7 +416,8 @@ class Runner:
         self._idle = False
         self._cause = f"{type(error).__name__}: {error}"
         if isinstance(error, LeaseLostError):
-            self._replica.renew()
+            with self._stepping:
+                self._replica.renew()
         still_ms = self._env.clock.monotonic_ms() - self._moved_ms
         if self._state is not State.PAUSED and still_ms >= self._settings.stall_ms:
             self._move(Event.STALL)

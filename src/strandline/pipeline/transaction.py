@@ -15,7 +15,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from strandline.errors import ConflictError, UsageError
+from strandline.errors import (
+    ConflictError,
+    HandleClosedError,
+    NotFoundError,
+    NotInstalledError,
+    SourceError,
+    StalledError,
+    UsageError,
+)
 from strandline.model.ids import printable
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.rows import staged_rows, table_of
@@ -92,12 +100,13 @@ class Transaction:
     def commit(self, *, timeout_ms: int | None = None) -> Time:
         """Commit, and return its time once it can be read everywhere.
 
-        `StalledError` after `timeout_ms`: it is asked for, durably, and will be carried out by
-        the next replica that runs. Repeating the call waits again.
+        `StalledError` after `timeout_ms`, or where nobody runs and this process can't carry it out:
+        it is asked for, durably, and will be carried out by the next replica that runs. Repeating
+        the call waits again.
         """
         if self.time is None:
             self._freeze(commit=True)
-            time = self._wait(self.id, timeout_ms)
+            time = self._waited(timeout_ms)
             self._over = True
             if time is None:
                 closed = self._handles.look(self.id).closed
@@ -106,6 +115,18 @@ class Transaction:
                 raise ConflictError(f"transaction {self.id} was {how}")
             self.time = time
         return self.time
+
+    def _waited(self, timeout_ms: int | None) -> Time | None:
+        """Whoever was told that it failed would commit the same rows again."""
+        try:
+            return self._wait(self.id, timeout_ms)
+        except (NotFoundError, HandleClosedError):
+            raise
+        except (SourceError, UsageError, NotInstalledError) as error:
+            raise StalledError(
+                f"transaction {self.id} is not committed yet, and this process can't carry it out: "
+                f"{error}; it is asked for, and comes when a replica runs"
+            ) from error
 
     def abort(self) -> None:
         """Let go of everything; returns at once. Repeating it is harmless, before a replica has

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strandline.config import resolve_secret
 from strandline.pipeline.engine import PipelineEngine
 from strandline.spark.computer import SparkComputer
-from strandline.spark.queries import own_session, yours_stays_active
+from strandline.spark.queries import answering, own_session, yours_stays_active
 from strandline.spark.relations import relations
 from strandline.spark.sessions import session
 from strandline.spark.stagings import staged_by
@@ -54,5 +54,5 @@ def answered(store: Store, spark: SparkSession, question: Question) -> pa.Table:
             name: store.table(shard).df(alone, as_of=question.at)
             for name, shard in sorted(question.shards.items())
         }
-        with relations(alone, frames) as named:
+        with relations(alone, frames) as named, answering():
             return alone.sql(query_sql(question.sql, named, question.now_ms)).toArrow()

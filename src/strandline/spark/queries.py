@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NullType, StringType, StructField, StructType
 
-from strandline.errors import SchemaError
+from strandline.errors import SchemaError, UsageError
 from strandline.model.ids import printable
 from strandline.spark.reasons import reason_for
 from strandline.spark.relations import relations
@@ -19,6 +19,7 @@ from strandline.spark.sessions import configure
 from strandline.spark.sparktypes import arrow_schema
 from strandline.spark.table import frame_of
 from strandline.views.rewrite import query_sql
+from strandline.views.troubles import Troubles, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ _SETTINGS = {
     "spark.sql.subexpressionElimination.enabled": "false",
 }
 _NOTHING = pa.table({"nothing": pa.array([], pa.int64())})
+_REASON = 300
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -91,15 +93,45 @@ def raising() -> Iterator[None]:
             each.disabled = was
 
 
+@contextmanager
+def answering() -> Iterator[None]:
+    """What Spark has against somebody's query comes out as errors of whoever wrote it."""
+    try:
+        with raising():
+            yield
+    except Raised as error:
+        raise UsageError(f"the query has no answer, as it raises for a row: {error}") from error
+    except AnalysisException as error:
+        troubles = Troubles()
+        troubles.add(0, _said(error), "change it")
+        troubles.raise_any("the query")
+
+
 def view_columns(spark: SparkSession, program: Program) -> dict[str, pa.Schema]:
-    """The columns of each view, as Spark types its query over empty relations."""
+    """The columns of each view, as Spark types its query over empty relations; `ProgramError` with
+    all views whose queries it can't understand, by line."""
     known = {each.name: each.columns for each in program.tables}
+    troubles = Troubles()
     for view in program.views:
+        if not known.keys() >= set(view.reads):
+            # What it reads is in trouble, and it is not blamed for that.
+            continue
         frames = {name: frame_of(spark, known[name].empty_table()) for name in view.reads}
-        with relations(spark, frames) as named:
-            frame = spark.sql(query_sql(view.sql, named, 0))
-            known[view.name] = _columns(frame, view.name)
+        try:
+            with relations(spark, frames) as relation, raising():
+                frame = spark.sql(query_sql(view.sql, relation, 0))
+                known[view.name] = _columns(frame, view.name)
+        except (AnalysisException, Raised) as error:
+            what = f"view {named(view.name)}: {_said(error)}"
+            troubles.add(view.line, what, "change its query")
+    troubles.raise_any()
     return {view.name: known[view.name] for view in program.views}
+
+
+def _said(error: Exception) -> str:
+    """Spark's sentence, without the name of its kind and what it shows of its plan."""
+    sentence = str(error).partition(" SQLSTATE:")[0].partition("] ")
+    return printable(sentence[2] or sentence[0], limit=_REASON).strip("'\".")
 
 
 def _columns(frame: DataFrame, view: str) -> pa.Schema:

@@ -49,6 +49,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     packed: bytes
     """The table's columns."""
     key: tuple[str, ...]
+    sequence_by: tuple[str, ...]
     options: dict[str, str]
     splits: tuple[Split, ...]
     at_ms: int
@@ -74,6 +75,7 @@ def staged_by(
         table.name,
         table.columns.serialize().to_pybytes(),
         table.key,
+        table.sequence_by,
         dict(bringing.options),
         bringing.splits,
         store.env.patient(store.env.consensus.now_ms),

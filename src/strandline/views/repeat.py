@@ -6,7 +6,8 @@ depends on an order that nobody chose is made canonical or refused:
     LIMIT, OFFSET              need ORDER BY; ties are broken by all columns, which we add to it
     row_number, lag, ROWS …    need the key of their one table in PARTITION BY or ORDER BY
     collect_list, collect_set  need sort_array around them
-    sums of floats             refused: rounding shows the order of the rows; sum decimals
+    sums of floats, of text    refused: rounding shows the order of the rows; sum decimals
+    averages of whole numbers  Spark adds them as floats: we let it add decimals instead
 """
 
 from __future__ import annotations
@@ -36,6 +37,25 @@ _EXACT = functions.names("""
     approx_count_distinct ceil count count_if date_diff datediff day floor hash hour instr length
     locate minute month second sign signum size xxhash64 year
 """)
+_WHOLE = _EXACT - {"ceil", "floor", "sign", "signum"} | functions.names("""
+    array_position array_size ascii bit_count bit_length cardinality char_length character_length
+    crc32 dayofmonth dayofweek dayofyear find_in_set json_array_length levenshtein octet_length
+    position quarter regexp_count regexp_instr unix_date unix_micros unix_millis unix_seconds
+    unix_timestamp weekday weekofyear
+""")
+_TEXTUAL = functions.names("""
+    base64 bin char chr concat concat_ws conv date_format decode format_number from_unixtime
+    get_json_object hex initcap lcase left lower lpad ltrim mask md5 overlay regexp_extract
+    regexp_replace regexp_substr repeat replace right rpad rtrim sha sha1 sha2 soundex space
+    split_part substr substring substring_index to_json translate trim typeof ucase upper url_decode
+    url_encode
+""")
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Neg, exp.IntDiv)
+_WHOLE_TYPES = {
+    exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT,
+    exp.DataType.Type.BIGINT,
+}  # fmt: skip
+_AVERAGED = "DECIMAL(38, 6)"
 _FLOAT_TYPES = {exp.DataType.Type.FLOAT, exp.DataType.Type.DOUBLE}
 _ADDED_ORDER = "a LIMIT with * can't be made exact"
 
@@ -46,6 +66,8 @@ class Exactness:
 
     floats: set[str] = field(default_factory=set)
     decimals: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+    wholes: set[str] = field(default_factory=set)
     keys: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def learn_table(self, name: str, columns: pa.Schema, key: tuple[str, ...]) -> None:
@@ -54,6 +76,10 @@ class Exactness:
                 self.floats.add(column.name.casefold())
             elif _holds(column.type, is_.is_decimal):
                 self.decimals.add(column.name.casefold())
+            elif is_.is_string(column.type) or is_.is_large_string(column.type):
+                self.texts.add(column.name.casefold())
+            elif is_.is_integer(column.type):
+                self.wholes.add(column.name.casefold())
         if key:
             self.keys[name.casefold()] = frozenset(each.casefold() for each in key)
 
@@ -61,15 +87,54 @@ class Exactness:
         """Take note of what aliases stand for; again, since they may stand for each other."""
         aliases = list(tree.find_all(exp.Alias))
         for _ in aliases:
-            before = (len(self.floats), len(self.decimals))
+            before = self._learned()
             for each in aliases:
-                kind = self.kind(each.this)
-                if kind == _FLOAT:
-                    self.floats.add(each.alias.casefold())
-                elif kind == _DECIMAL:
-                    self.decimals.add(each.alias.casefold())
-            if before == (len(self.floats), len(self.decimals)):
+                self._learn_name(each.alias.casefold(), each.this)
+            if before == self._learned():
                 return
+
+    def _learned(self) -> tuple[int, ...]:
+        return tuple(map(len, (self.floats, self.decimals, self.texts, self.wholes)))
+
+    def _learn_name(self, name: str, value: exp.Expr) -> None:
+        kind = self.kind(value)
+        if kind == _FLOAT:
+            self.floats.add(name)
+        elif kind == _DECIMAL:
+            self.decimals.add(name)
+        elif self.is_text(value):
+            self.texts.add(name)
+        elif self.is_whole(value):
+            self.wholes.add(name)
+
+    def is_text(self, value: exp.Expr) -> bool:
+        """Whether a value is text for sure."""
+        if isinstance(value, exp.Cast):
+            return value.to.this in exp.DataType.TEXT_TYPES
+        if isinstance(value, exp.Column):
+            return value.name.casefold() in self.texts - self.wholes
+        if isinstance(value, exp.DPipe) or function_name(value) in _TEXTUAL:
+            return True
+        return any(self.is_text(each) for each in _alternatives(value))
+
+    def is_whole(self, value: exp.Expr) -> bool:
+        """Whether a value is a whole number for sure."""
+        if isinstance(value, exp.Cast):
+            return value.to.this in _WHOLE_TYPES
+        if isinstance(value, exp.Column):
+            names = {part.name.casefold() for part in value.parts}
+            other = self.floats | self.decimals | self.texts
+            return value.name.casefold() in self.wholes and not names & other
+        if isinstance(value, exp.Literal):
+            return value.is_int
+        if function_name(value) in _WHOLE:
+            return True
+        parts: list[exp.Expr]
+        if isinstance(value, _ARITHMETIC):
+            parts = list(value.iter_expressions())
+        else:
+            parts = [each for each in _alternatives(value) if not isinstance(each, exp.Null)]
+        return bool(parts) and all(self.is_whole(each) for each in parts)
 
     def kind(self, value: exp.Expr) -> int:
         """Whether a value may be a float, or a decimal, or neither; floats when in doubt."""
@@ -111,6 +176,9 @@ def made_exact(tree: exp.Query, exact: Exactness) -> exp.Query:
             _check_window(node, exact.keys)
         if isinstance(node, exp.Query) and _is_cut(node):
             _break_ties(node)
+    averages = [each for each in tree.walk() if function_name(each) in {"avg", "mean"}]
+    for each in reversed(averages):
+        _add_decimals(each, exact)
     return tree
 
 
@@ -152,12 +220,53 @@ def _check_aggregate(node: exp.Expr, exact: Exactness) -> None:
             )
     if name not in functions.FOLDING:
         return
+    if any(exact.is_text(each) for each in node.iter_expressions()):
+        raise Refused(
+            f"{name} over text: it is added as floats, whose rounding depends on the order of the "
+            "rows, which nobody promises",
+            f"make numbers of it first: {name}(CAST(… AS DECIMAL(38, 6)))",
+            line=line_of(node),
+        )
     if max((exact.kind(each) for each in node.iter_expressions()), default=0) == _FLOAT:
         raise Refused(
             f"{name} over floats: rounding depends on the order of the rows, which nobody promises",
             f"make them exact first: {name}(CAST(… AS DECIMAL(38, 6)))",
             line=line_of(node),
         )
+
+
+def _alternatives(value: exp.Expr) -> list[exp.Expr]:
+    """What a value may be one of, as it is."""
+    match value:
+        case exp.Paren():
+            return [value.this]
+        case exp.Distinct():
+            return list(value.expressions)
+        case exp.Coalesce():
+            return list(value.iter_expressions())
+        case exp.If():
+            given = value.args.get("true"), value.args.get("false")
+        case exp.Case():
+            branches = [each.args.get("true") for each in value.args.get("ifs") or []]
+            given = *branches, value.args.get("default")
+        case _:
+            return []
+    return [each for each in given if each is not None]
+
+
+def _add_decimals(average: exp.Expr, exact: Exactness) -> None:
+    """Whole numbers that are added as floats are rounded once their sum has 54 bits: then it shows
+    in which order that was."""
+    added = average.this if isinstance(average, exp.Avg) else average.expressions[0]
+    if not exact.is_whole(added):
+        return
+    if isinstance(added, exp.Distinct):
+        added = added.expressions[0]
+    added.replace(exp.cast(added.copy(), _AVERAGED, dialect="spark"))
+    whole: exp.Expr = average
+    while isinstance(whole.parent, exp.Filter | exp.Window) and whole.arg_key == "this":
+        whole = whole.parent
+    whole.replace(exp.cast(whole.copy(), "DOUBLE", dialect="spark"))
 
 
 def _check_window(node: exp.Window, keys: Mapping[str, frozenset[str]]) -> None:
