@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.connectors.sink import NOTHING_YET
-from strandline.errors import InvariantError, SinkStoppedError
+from strandline.errors import InvariantError, SinkStoppedError, StoreError
 from strandline.handles.shard import Shard
 from strandline.handles.store import Store
 from strandline.pipeline.outgoing import Outgoing, Wish
@@ -239,3 +239,20 @@ def test_a_transaction_that_was_not_taken_whole_is_noticed(store: Store) -> None
         with pytest.raises(InvariantError, match="all of transaction 0 was taken"):
             outgoing.next(100)
         found.drop()
+
+
+def test_rows_of_other_types_than_the_sink_was_told_are_not_handed_over(store: Store) -> None:
+    """A table may be widened while it is published: the sink is opened again, and told."""
+    narrow = pa.schema([("id", pa.int32())])
+    shard = store.shard("v", narrow)
+    append(shard, 0, [(1, 1)])
+    with Outgoing(shard, None, NOTHING_YET, HOLD, Wish(types=narrow)) as outgoing:
+        while (first := outgoing.next(100)) is None:
+            pass
+        assert [each.num_rows for each in first.batches()] == [1]
+        shard.evolve(COLUMNS)
+        append(shard, 1, [(2**40, 1)])
+        with pytest.raises(StoreError, match="column 'id' of v is int64 by now, and was int32"):
+            taken(outgoing, 1)
+    with Outgoing(shard, None, 0, HOLD, Wish(types=COLUMNS)) as outgoing:
+        assert taken(outgoing, 1) == [(1, [(2**40, 1)])]

@@ -17,8 +17,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from strandline.connectors.sink import BATCH_ROWS, NOTHING_YET
-from strandline.errors import SinceError, SinkStoppedError, invariant
+from strandline.errors import SinceError, SinkStoppedError, StoreError, invariant
 from strandline.ingest.spill import TemporarySpill
+from strandline.model.ids import printable
 from strandline.model.schema import DIFF_COLUMN
 from strandline.pipeline.pending import Pending
 from strandline.reading.events import Progress, Updates
@@ -73,6 +74,8 @@ class Wish:
     even if the collection is empty, and nothing else would ever tell it so."""
     since: Time = 0
     """Before that the collection was not yet, or was another one: nothing begins there."""
+    types: pa.Schema | None = None
+    """The columns as the sink was told of them: a table may be widened meanwhile."""
 
 
 class Outgoing:
@@ -107,9 +110,7 @@ class Outgoing:
             for each in self._shards:
                 mine = wish if each is shard else Wish()
                 pending = Pending(self._spill.blob, env.random, mine.key)
-                follow = _Following(
-                    each, start, mine.columns, pending, snapshot=after == NOTHING_YET
-                )
+                follow = _Following(each, start, mine, pending, snapshot=after == NOTHING_YET)
                 self._follows.append(follow)
         except BaseException:
             self.close()
@@ -216,13 +217,14 @@ class _Following:
         self,
         shard: Shard,
         start: Time,
-        columns: Sequence[str] | None,
+        wish: Wish,
         pending: Pending,
         *,
         snapshot: bool,
     ) -> None:
+        self._name, self._types = shard.name, wish.types
         self._subscription: Subscription = shard.subscribe(
-            start, snapshot=snapshot, columns=columns
+            start, snapshot=snapshot, columns=wish.columns
         )
         self.frontier = start if snapshot else start + 1
         """Every time before it has arrived."""
@@ -234,6 +236,7 @@ class _Following:
         while (event := self._subscription.poll(wait_ms)) is not None:
             wait_ms = 0
             if isinstance(event, Updates):
+                self._check(event.rows.schema)
                 self.pending.add(event.rows)
             elif isinstance(event, Progress):
                 end = event.frontier.time
@@ -241,6 +244,14 @@ class _Following:
                 self.frontier = max(self.frontier, self.frontier if end is None else end)
                 return moved
         return moved
+
+    def _check(self, have: pa.Schema) -> None:
+        for each in self._types or ():
+            if have.field(each.name).type != each.type:
+                raise StoreError(
+                    f"column {printable(each.name)} of {self._name} is {have.field(each.name).type}"
+                    f" by now, and was {each.type} when its sink was opened: it is opened again"
+                )
 
     def close(self) -> None:
         self._subscription.close()
