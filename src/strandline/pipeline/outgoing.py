@@ -63,8 +63,8 @@ class Transaction:
 class Wish:
     """How a sink wants its changes."""
 
-    columns: Sequence[str] | None = None
-    """Those that it knows: the collection may get more."""
+    columns: pa.Schema | None = None
+    """Those that it was told of, all if none are named: the collection may get more and wider."""
     key: Sequence[str] = ()
     """Changes of one key come next to each other."""
     every_ms: int = 0
@@ -74,8 +74,8 @@ class Wish:
     even if the collection is empty, and nothing else would ever tell it so."""
     since: Time = 0
     """Before that the collection was not yet, or was another one: nothing begins there."""
-    types: pa.Schema | None = None
-    """The columns as the sink was told of them: a table may be widened meanwhile."""
+    most: int = 0
+    """So many come together, however long is left; 0: any number."""
 
 
 class Outgoing:
@@ -96,7 +96,7 @@ class Outgoing:
         """That time."""
         self._before = after
         self._wrong: dict[str, int] = {}
-        self._clock, self._every_ms = env.clock, wish.every_ms
+        self._clock, self._every_ms, self._most = env.clock, wish.every_ms, wish.most
         self._rested_ms = env.clock.monotonic_ms() - wish.every_ms
         self._spill = TemporarySpill()
         self._follows: list[_Following] = []
@@ -163,9 +163,9 @@ class Outgoing:
         """All transactions up to the common frontier of what is followed."""
         for each in self._follows:
             wait_ms = 0 if each.poll(wait_ms) else wait_ms
-        if self._resting():
-            return
         end = min(each.frontier for each in self._follows)
+        if self._resting() and not 0 < self._most <= end - 1 - self.reached:
+            return
         rows, *errors = [each.pending for each in self._follows]
         for pending in (rows, *errors) if self._every_ms else ():
             # Of an interval only the end is seen: a query that raised in between does not matter.
@@ -222,10 +222,9 @@ class _Following:
         *,
         snapshot: bool,
     ) -> None:
-        self._name, self._types = shard.name, wish.types
-        self._subscription: Subscription = shard.subscribe(
-            start, snapshot=snapshot, columns=wish.columns
-        )
+        self._name, self._columns = shard.name, wish.columns
+        names = None if wish.columns is None else wish.columns.names
+        self._subscription: Subscription = shard.subscribe(start, snapshot=snapshot, columns=names)
         self.frontier = start if snapshot else start + 1
         """Every time before it has arrived."""
         self.pending = pending
@@ -246,7 +245,7 @@ class _Following:
         return moved
 
     def _check(self, have: pa.Schema) -> None:
-        for each in self._types or ():
+        for each in self._columns or ():
             if have.field(each.name).type != each.type:
                 raise StoreError(
                     f"column {printable(each.name)} of {self._name} is {have.field(each.name).type}"

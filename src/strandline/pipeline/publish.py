@@ -328,9 +328,8 @@ class Publisher:
         if mark is not None and after < max(mark.done, self._reached):
             self._reached = after  # It was set back, whoever found it out.
         replaces = d.replaces(marks, place.lineage)
-        wish = Wish(
-            target.columns, target.key, target.every_ms, replaces, place.since, what.columns
-        )
+        most = max(1, self._settings.sink_lag_max // 2)  # It is not to hold anybody back.
+        wish = Wish(what.columns, target.key, target.every_ms, replaces, place.since, most)
         self._outgoing = outgoing = Outgoing(place.shard, place.errors, after, place.hold, wish)
         self._place = replace(place, held=outgoing.held)
         self._passed = self._recorded = _Passed(place.lineage, after)
