@@ -187,7 +187,7 @@ class Publisher:
         """Believe it only while the claim is ours: what it follows from may have been overtaken."""
         try:
             self._claims.check()
-        except (SinkFencedError, StoreError) as lost:
+        except StrandlineError as lost:
             return self._trouble(lost)
         self._end(str(error))
         return 0
@@ -482,8 +482,8 @@ class Publisher:
                 # Unless it was let go of and taken again while the answer was on its way.
                 if term == self._term:
                     self._holding = False
-            except StrandlineError:
-                continue  # The publisher meets it as well, and says so.
+            except Exception:  # noqa: BLE001 - the publisher meets it as well, and says so
+                _log.debug("sink %s: not renewed", self.target.name, exc_info=True)
 
     def _renew(self, lineage: str) -> None:
         """What was passed goes on record with it: that costs no write of its own."""
