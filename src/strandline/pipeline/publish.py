@@ -201,7 +201,7 @@ class Publisher:
     def _stand(self) -> float:
         """While it has stopped, see how far others bring it; go on when somebody says so, or when
         it is another history that is to be published."""
-        with suppress(StrandlineError):
+        with suppress(Exception):  # It can be resumed, whatever the store's client raises.
             if self._is_paused() or self._is_replaced():
                 return self._poll_ms
             before, place = self._place, self._found()
