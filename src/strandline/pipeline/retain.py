@@ -68,7 +68,7 @@ def release(rig: Rig, standing: Standing) -> None:
         if (state := rig.store.machine(name).state).timeline == rig.timeline
     }
     # A newer program may have other sinks: what they hold was not there before its epoch.
-    stands = rig.journal.refresh().epoch == standing.epoch
+    stands = any(gone.values()) and rig.journal.refresh().epoch == standing.epoch
     for name, holds in gone.items():
         # It may be dropped this moment, or a newer epoch means it again.
         with suppress(NotFoundError, FencedError):
