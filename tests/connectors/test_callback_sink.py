@@ -26,12 +26,16 @@ def test_the_function_gets_the_changes_and_their_time() -> None:
     sink.close()
 
 
-def test_what_the_function_raises_may_pass() -> None:
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_what_the_function_raises_may_pass(error: type[BaseException]) -> None:
+    """Also if it means to exit: that would be the end of the publisher, and of nothing else."""
+
     def fails(rows: pa.Table, t: int) -> None:
-        raise ValueError("no \x1b room")
+        raise error("no \x1b room")
 
     sink = open_sink({}, WHAT, ports(out=fails))
-    with pytest.raises(SinkError, match=r"sink out raised at transaction 7: .*ValueError: no"):
+    told = rf"sink out raised at transaction 7: .*{error.__name__}: no"
+    with pytest.raises(SinkError, match=told):
         sink.deliver(7, 1, changes(7))
 
 

@@ -16,6 +16,7 @@ from strandline.connectors.incoming import decode
 from strandline.connectors.json_text import objects, texts
 from strandline.connectors.raw import raw_batch
 from strandline.connectors.reading import reading
+from strandline.errors import SinkStoppedError
 
 D = decimal.Decimal
 EASY = [
@@ -24,6 +25,8 @@ EASY = [
     (pa.int64(), [-(2**63), 2**63 - 1, 0]),
     (pa.uint64(), [2**64 - 1, 0, None]),
     (pa.float64(), [0.1, -0.0, 1e300, 5e-324, 1.0, None]),
+    (pa.float64(), [math.inf, -math.inf, 1.5, None]),
+    (pa.float16(), [math.inf, 0.5]),
     (pa.float32(), [3.4028234663852886e38, 0.5, None]),
     (pa.string(), ['a"\\\n\x00\x1f\x7f\u2028é😀', "", None]),
     (pa.large_string(), ["x"]),
@@ -37,14 +40,19 @@ EASY = [
     (pa.timestamp("us", "UTC"), [dt.datetime(2020, 1, 2, 3, 4, 5, 6, dt.UTC), None]),
     (pa.timestamp("ns"), [-1, 1_700_000_000_123_456_789]),
     (pa.timestamp("ms", "Europe/Berlin"), [1_700_000_000_123, -1]),
+    # Its clocks were 53 minutes and 28 seconds ahead.
+    (pa.timestamp("us", "Europe/Berlin"), [dt.datetime(1893, 1, 1, tzinfo=dt.UTC)]),
+    (pa.timestamp("us", "+05:30"), [0, None]),
     (pa.list_(pa.int64()), [[1, None], [], None]),
     (pa.struct([("x", pa.decimal128(5, 1)), ("y", pa.string())]), [{"x": D("1.5"), "y": None}]),
 ]
 ROW_BY_ROW = [
-    (pa.float64(), [math.inf, -math.inf, 1.5, None]),
     (pa.map_(pa.string(), pa.int64()), [[("k", 1)], [], None]),
     (pa.list_(pa.float64()), [[1.5, math.inf]]),
     (pa.struct([("x", pa.binary())]), [{"x": b"\xff"}]),
+    (pa.list_(pa.timestamp("us", "Europe/Berlin")), [[dt.datetime(1893, 1, 1, tzinfo=dt.UTC)]]),
+    (pa.list_(pa.time64("ns")), [[1_000], None]),
+    (pa.duration("ns"), [1_000]),
     (pa.duration("us"), [dt.timedelta(days=-1, microseconds=1), None]),
 ]
 
@@ -81,6 +89,22 @@ def test_usual_types_are_written_column_by_column(
 def test_what_is_no_number_keeps_its_name() -> None:
     rows = pa.table({"a": pa.array([math.nan, 1.0])})
     assert objects(rows, ["a"]).to_list() == ['{"a":"NaN"}', '{"a":1.0}']
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()], ids=str)
+def test_a_rows_text_does_not_depend_on_other_rows(kind: pa.DataType) -> None:
+    """Texts are keys: of one that is written in two ways both stay."""
+    rows = pa.table({"a": pa.array([0.1, 1e4, None], kind), 'b"': ["x", None, "y"]})
+    beside = pa.table({"a": pa.array([math.nan], kind), 'b"': [None]}, rows.schema)
+    whole = objects(pa.concat_tables([rows, beside]), rows.column_names).to_list()
+    assert whole == [*objects(rows, rows.column_names), '{"a":"NaN","b\\"":null}']
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("ns"), pa.duration("ns")], ids=str)
+def test_nanoseconds_are_never_cut_off(kind: pa.DataType) -> None:
+    inside = pa.array([[1]], pa.list_(pa.int64())).cast(pa.list_(kind))
+    with pytest.raises(SinkStoppedError, match="column 'a' has a value that JSON can't hold"):
+        objects(pa.table({"a": inside}), ["a"])
 
 
 def test_columns_are_chosen_and_their_order_is_kept() -> None:

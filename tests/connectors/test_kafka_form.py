@@ -97,6 +97,26 @@ def test_a_key_may_lie_in_two_batches(cut: int) -> None:
     assert messages(form("upsert", ordered=True), rows[:cut], rows[cut:]) == whole
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_key_that_is_a_float_has_one_text(*, ordered: bool) -> None:
+    """Whatever comes with it; and zeros are equal, as rows are."""
+    schema = pa.schema([("x", pa.float32()), ("_diff", pa.int64())])
+    how = Form("upsert", ("x",), ("x",), ordered=ordered)
+
+    def keys(*rows: tuple[float, int]) -> list[bytes | None]:
+        columns = [
+            pa.array(each, field.type)
+            for each, field in zip(zip(*rows, strict=True), schema, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return [key for each in encoded(how, STAMP, [batch]) for key in each.keys]
+
+    came = keys((-0.0, 1), (0.1, 1), (1e16, 1))
+    went = keys((0.0, -1), (0.1, -1), (1e16, -1), (float("nan"), 1))
+    assert set(went) == {*came, b'{"x":"NaN"}'}
+    assert keys((-0.0, -1), (0.0, 1)) == [b'{"x":0.0}']
+
+
 def test_rows_in_any_order_are_brought_together() -> None:
     there = [[(3, "c", 1), (1, "b", 1)], [(2, "x", -1), (1, "a", -1)]]
     assert messages(form("upsert"), *there) == [

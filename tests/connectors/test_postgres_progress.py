@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from psycopg import sql
 from tests.postgres.server import Server
 from tests.postgres.tables import Tables, tables_on
 
@@ -170,3 +171,15 @@ def test_an_older_table_that_somebody_reads_is_used_as_it_is(tables: Tables) -> 
         sink.deliver(1, 1, changes(1, 0))
     opened(stand)[0].deliver(2, 1, changes(2, 1))
     assert tables.run("SELECT rows_t FROM {p}") == [(2,)]
+
+
+def test_a_schema_may_have_any_name(tables: Tables) -> None:
+    name = f'{tables.schema}%s5" off'
+    with tables.login() as login:
+        words = sql.Identifier(tables.schema), sql.Identifier(name)
+        login.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(*words))
+    tables.schema = name
+    founded(replace(tables.stand(), state=None), 0, 7)
+    back = tables.sink(WHAT).read_back()
+    assert back is not None
+    assert (back.at, sum(each.num_rows for each in back.rows)) == (Progress(7, 1), 3)

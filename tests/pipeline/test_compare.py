@@ -114,3 +114,21 @@ def test_columns_of_other_types_are_taken_if_they_fit() -> None:
     assert side(narrow).total == side(table([(1, "a", 1)])).total
     with pytest.raises(KeyError):
         side(pa.table({"id": [1], "_diff": [1]}))
+
+
+def test_the_entries_of_a_map_have_no_order() -> None:
+    """PostgreSQL keeps them in its own; whoever reads them back finds the same map."""
+    kind = pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.map_(pa.int8(), pa.bool_())))]))
+    columns = Columns(pa.schema([("maps", kind)]), (1,))
+    inner = [(1, True), (2, None)]
+
+    def made(*entries: tuple[str, list[tuple[int, bool | None]] | None]) -> pa.Table:
+        values = pa.array([[{"m": list(entries)}, None, {"m": None}], None], kind)
+        return pa.table({"maps": values, "_diff": [1, 1]})
+
+    one, other, third = Side(columns), Side(columns), Side(columns)
+    one.add(made(("bb", inner), ("c", None)))
+    other.add(made(("c", None), ("bb", inner[::-1])))
+    third.add(made(("c", inner), ("bb", None)))
+    assert differing(one, other) == []
+    assert differing(one, third)

@@ -10,6 +10,7 @@ from tests.pipeline.shop import run
 
 from strandline.errors import SinkStoppedError
 from strandline.pipeline.claims import claim_of
+from strandline.pipeline.place import Place
 from strandline.pipeline.publish import Publisher
 from strandline.pipeline.replica import Replica
 from strandline.pipeline.requests import Requests
@@ -162,5 +163,33 @@ def test_a_resume_that_was_heard_while_all_was_well_is_good_for_nothing_later(la
         until(lambda: publisher.status().state is SinkState.STOPPED, store)
         store.env.tasks.sleep(500)
         assert len(tried) == 1
+        publisher.stop()
+        replica.close()
+
+
+def test_a_sink_that_has_stopped_can_be_resumed_whatever_happens_while_it_stands(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, lock = ScriptedTarget(), Locked()
+    with new_store(lab) as store:
+        rig = publishing_rig(store, target, lock, claim_lease_ms=100)
+        replica = Replica(rig)
+        run(replica)
+        publisher = publisher_of(rig)
+        publisher.start()
+        until(lambda: states(publisher) == [SinkState.STOPPED], store)
+        found, looked = publisher._found, list[int]()
+
+        def found_once_in_vain() -> Place | None:
+            looked.append(1)
+            if len(looked) == 1:
+                raise OSError("of the store's client")
+            return found()
+
+        monkeypatch.setattr(publisher, "_found", found_once_in_vain)
+        until(lambda: bool(looked), store)
+        lock.wrong = False
+        Requests(store.env, "shop").resume("out")
+        until(lambda: publisher.status().reached >= 9, store)
         publisher.stop()
         replica.close()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.connectors.sink import NOTHING_YET
-from strandline.errors import InvariantError, SinkStoppedError
+from strandline.errors import InvariantError, SinkStoppedError, StoreError
 from strandline.handles.shard import Shard
 from strandline.handles.store import Store
 from strandline.pipeline.outgoing import Outgoing, Wish
@@ -218,6 +218,20 @@ def test_what_changed_within_an_interval_is_one_transaction_at_its_end(store: St
         assert outgoing.reached == 3
 
 
+def test_an_interval_ends_early_when_many_transactions_wait(store: Store) -> None:
+    """As many as may be behind would hold everybody back until it ends."""
+    shard = store.shard("v", COLUMNS)
+    append(shard, 0, [(0, 1)])
+    with Outgoing(shard, None, NOTHING_YET, HOLD, Wish(every_ms=3_600_000, most=3)) as outgoing:
+        assert taken(outgoing, 0) == [(0, [(0, 1)])]
+        for t in (1, 2):
+            append(shard, t, [(t, 1)])
+        while min(each.frontier for each in outgoing._follows) < 3:
+            assert outgoing.next(100) is None
+        append(shard, 3, [(3, 1)])
+        assert taken(outgoing, 3) == [(3, [(1, 1), (2, 1), (3, 1)])]
+
+
 def test_an_interval_in_which_everything_cancels_is_passed(store: Store) -> None:
     shard = store.shard("v", COLUMNS)
     for t, rows in enumerate([[(1, 1)], [(2, 1)], [(3, 1), (2, -1)], [(3, -1)]]):
@@ -239,3 +253,20 @@ def test_a_transaction_that_was_not_taken_whole_is_noticed(store: Store) -> None
         with pytest.raises(InvariantError, match="all of transaction 0 was taken"):
             outgoing.next(100)
         found.drop()
+
+
+def test_rows_of_other_types_than_the_sink_was_told_are_not_handed_over(store: Store) -> None:
+    """A table may be widened while it is published: the sink is opened again, and told."""
+    narrow = pa.schema([("id", pa.int32())])
+    shard = store.shard("v", narrow)
+    append(shard, 0, [(1, 1)])
+    with Outgoing(shard, None, NOTHING_YET, HOLD, Wish(narrow)) as outgoing:
+        while (first := outgoing.next(100)) is None:
+            pass
+        assert [each.num_rows for each in first.batches()] == [1]
+        shard.evolve(COLUMNS)
+        append(shard, 1, [(2**40, 1)])
+        with pytest.raises(StoreError, match="column 'id' of v is int64 by now, and was int32"):
+            taken(outgoing, 1)
+    with Outgoing(shard, None, 0, HOLD, Wish(COLUMNS)) as outgoing:
+        assert taken(outgoing, 1) == [(1, [(2**40, 1)])]

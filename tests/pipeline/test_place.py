@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+import pytest
 from tests.pipeline.shop import TEXT, rig_of, run, topic_of, topic_rig
 
+from strandline.connectors.sink import Address
+from strandline.errors import SinkStoppedError, StoreError
 from strandline.journal.next import Want
 from strandline.pipeline.place import Target, history_word, lineage_of, placed
 from strandline.pipeline.replica import Replica
@@ -72,6 +76,20 @@ def test_before_a_program_is_promoted_there_is_no_place() -> None:
         rig = rig_of(store)
         assert placed(store, rig.journal.refresh(), target("orders")) is None
     lab.close()
+
+
+def test_a_column_that_is_declared_and_not_added_yet_is_waited_for() -> None:
+    """A program is on record a moment before its columns are there."""
+    wider = replace(target("orders"), columns=("id", "note"))
+    address = Address("l0", "shop", "out", "first")
+    now = pa.schema([("id", pa.int64())])
+    with pytest.raises(StoreError, match="orders does not have 'note' yet") as told:
+        wider.delivered(address, now)
+    assert not isinstance(told.value, SinkStoppedError)
+    assert wider.delivered(address, now.append(pa.field("note", pa.string()))).columns.names == [
+        "id",
+        "note",
+    ]
 
 
 def test_a_view_has_an_error_collection_to_wait_for_and_a_table_has_none() -> None:

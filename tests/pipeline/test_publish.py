@@ -104,6 +104,30 @@ def test_what_fails_again_and_again_is_tried_ever_less_often(lab: Lab) -> None:
         replica.close()
 
 
+def test_who_keeps_the_claim_survives_what_nobody_foresaw(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the next delivery that is slow would be another's, too, and the next again."""
+    with new_store(lab) as store:
+        rig = publishing_rig(store, ScriptedTarget(), claim_lease_ms=100)
+        replica = Replica(rig)
+        run(replica)
+        publisher = publisher_of(rig)
+        hear, heard = publisher._asked.hear, list[bool]()
+
+        def heard_once_in_vain() -> bool:
+            heard.append(hear())
+            if len(heard) == 2:
+                raise OSError("a client's own")
+            return heard[-1]
+
+        monkeypatch.setattr(publisher._asked, "hear", heard_once_in_vain)
+        publisher.start()
+        until(lambda: len(heard) > 3 and publisher.status().reached >= 9, store)
+        publisher.stop()
+        replica.close()
+
+
 def test_s82_lost_progress_is_left_again_only_when_nothing_is_in_doubt(lab: Lab) -> None:
     target = ScriptedTarget()
     with new_store(lab) as store:

@@ -20,7 +20,7 @@ from strandline.pipeline.place import Target
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
-from strandline.pipeline.retain import put_on_record
+from strandline.pipeline.retain import put_on_record, release
 from strandline.testing.journals import won
 from strandline.testing.lab import Lab, new_store
 
@@ -116,6 +116,30 @@ def test_a_sink_that_was_removed_holds_nothing_after_the_next_checkpoint(lab: La
             "sink.other.removed",
             "mine",
         }
+
+
+def test_who_comes_late_with_a_checkpoint_releases_nothing_of_a_newer_programs_sinks(
+    lab: Lab,
+) -> None:
+    with new_store(lab) as one, new_store(lab) as other:
+        rig = rig_of(one)
+        old = Replica(rig)
+        _run(old, checkpoints=(2,))
+        newer = Replica(
+            replace(
+                rig_of(other, TEXT.replace("seed '7'", "seed '8'")),
+                sinks=[Target("fresh", "orders", {}, _never)],
+            )
+        )
+        newer.want(Want.PROMOTE)
+        while newer.wants():
+            newer.step()
+        shard = other.shard("shop.orders")
+        shard.hold("sink.shop.fresh", 1)
+        release(rig, old.standing)
+        assert "sink.shop.fresh" in shard.state().holds
+        old.close()
+        newer.close()
 
 
 def _never(what: Delivered) -> Sink:

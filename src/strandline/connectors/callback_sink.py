@@ -54,7 +54,7 @@ class CallbackSink:
         try:
             if rows.num_rows:
                 self._function(rows, t)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # Whoever exits here would end a thread of ours.
             what = f"{type(error).__name__}: {error}"
             raise SinkError(
                 f"the function of sink {self._name} raised at transaction {t}: "

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.plain import plain
+from strandline.connectors.plain import exact, plain
 from strandline.connectors.sink import BATCH_ROWS
 from strandline.connectors.values import Notation, column, python_type
 from strandline.model.schema import DIFF_COLUMN
@@ -107,8 +107,9 @@ class _Json:
         self._file = file
 
     def write(self, batch: pa.RecordBatch) -> None:
-        kinds = [(each.name, each.type) for each in batch.schema]
-        for row in batch.to_pylist():
+        rows = exact(pa.Table.from_batches([batch]))
+        kinds = [(each.name, each.type) for each in rows.schema]
+        for row in rows.to_pylist():
             line = {name: plain(row[name], kind) for name, kind in kinds}
             self._file.write(msgspec.json.encode(line) + b"\n")
 

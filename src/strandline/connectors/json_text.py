@@ -1,8 +1,9 @@
 """Arrow columns as JSON, a text for each row, column by column.
 
 The text is what a table with `format 'json'` reads exactly (see `values`): strings for decimals,
-dates and times, base64 for bytes, "NaN" and the infinities by name. Types that can't be written
-column by column are written row by row, many times slower, with the same meaning.
+dates and times (of a zone in UTC), base64 for bytes, "NaN" and the infinities by name. Types that
+can't be written column by column are written row by row, many times slower, with the same meaning.
+What a row's text is follows from its types and its own values alone: texts are keys, too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as is_
 
-from strandline.connectors.plain import plain
+from strandline.connectors.plain import exact, plain
 from strandline.connectors.values import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _LOCAL = "%Y-%m-%dT%H:%M:%S%.f"
 _COLUMN_BY_COLUMN = (
@@ -44,12 +45,15 @@ def objects(rows: pa.Table, names: Sequence[str]) -> pl.Series:
     if not names:
         return pl.repeat("{}", rows.num_rows, dtype=pl.String, eager=True)
     chosen = rows.select(names)
-    if not all(_is_easy(column) for column in chosen.columns):
+    if not all(_is_easy(column.type) for column in chosen.columns):
         return _row_by_row(chosen)
     frame = pl.DataFrame(
         {name: _written(column) for name, column in zip(names, chosen.columns, strict=True)}
     )
-    return frame.select(pl.struct(pl.all()).struct.json_encode().alias("json")).to_series()
+    if all(_is_finite(column) for column in chosen.columns):
+        return _encoded(frame)
+    # A frame has one type a column: numbers and words go together as text only.
+    return frame.select(pl.concat_str(*_members(frame), pl.lit("}")).alias("json")).to_series()
 
 
 def texts(column: pa.ChunkedArray) -> pl.Series:
@@ -63,10 +67,44 @@ def texts(column: pa.ChunkedArray) -> pl.Series:
     return frame.select(pl.when("there").then("bare").alias("bare")).to_series()
 
 
-def _is_easy(column: pa.ChunkedArray) -> bool:
-    kind = column.type
+def _encoded(frame: pl.DataFrame) -> pl.Series:
+    return frame.select(pl.struct(pl.all()).struct.json_encode().alias("json")).to_series()
+
+
+def _members(frame: pl.DataFrame) -> Iterator[pl.Expr | pl.Series]:
+    """What is between the braces, piece by piece; written as `_encoded` writes it."""
+    for at, each in enumerate(frame):
+        label = _encoded(pl.DataFrame({each.name: [None]}))[0].removesuffix("null}")
+        yield pl.lit(label if at == 0 else f",{label[1:]}")
+        text = _encoded(pl.DataFrame({"a": each})).str.slice(5).str.head(-1)
+        yield _named(each, text) if each.dtype.is_float() else text
+
+
+def _named(values: pl.Series, texts: pl.Series) -> pl.Series:
+    """The texts of floats, with names for those that are no numbers."""
+    frame = pl.DataFrame({"value": values, "text": texts})
+    infinite = (
+        pl.when(pl.col("value") > 0).then(pl.lit('"Infinity"')).otherwise(pl.lit('"-Infinity"'))
+    )
+    named = (
+        pl.when(pl.col("value").is_nan())
+        .then(pl.lit('"NaN"'))
+        .when(pl.col("value").is_infinite())
+        .then(infinite)
+        .otherwise(pl.col("text"))
+    )
+    return frame.select(named.alias("named")).to_series()
+
+
+def _is_finite(column: pa.ChunkedArray) -> bool:
+    if not is_.is_floating(column.type):
+        return True
+    return pc.all(pc.is_finite(column), skip_nulls=True).as_py() is not False
+
+
+def _is_easy(kind: pa.DataType) -> bool:
     if is_.is_floating(kind):
-        return pc.all(pc.is_finite(column), skip_nulls=True).as_py() is not False
+        return True
     return any(each(kind) for each in _AT_THE_TOP) or _is_easy_inside(kind)
 
 
@@ -82,6 +120,8 @@ def _written(column: pa.ChunkedArray) -> pl.Series:
     kind = column.type
     if is_.is_float16(kind):
         column = column.cast(pa.float32())
+    if is_.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
     made = pl.Series(pl.from_arrow(column))
     if is_.is_binary(kind) or is_.is_large_binary(kind):
         return made.bin.encode("base64")
@@ -91,6 +131,7 @@ def _written(column: pa.ChunkedArray) -> pl.Series:
 
 
 def _row_by_row(rows: pa.Table) -> pl.Series:
+    rows = exact(rows)
     kinds = [(each.name, each.type) for each in rows.schema]
     encode = msgspec.json.Encoder().encode
     texts = [

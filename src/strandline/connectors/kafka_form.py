@@ -21,6 +21,8 @@ import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as is_
 
 from strandline.connectors.json_text import objects, texts
 from strandline.connectors.kafka_port import Batch
@@ -86,7 +88,7 @@ def encoded(form: Form, stamp: Stamp, changes: Iterable[pa.RecordBatch]) -> Iter
         for rows in pieces:
             yield _changes(form, stamp, rows)
         return
-    keyed = (_Piece(rows, objects(rows, form.key)) for rows in pieces)
+    keyed = (_Piece(rows, _keys(form, rows)) for rows in pieces)
     for piece in _whole_keys(keyed if form.ordered else _sorted(keyed)):
         yield _upserts(form, stamp, piece)
 
@@ -100,6 +102,17 @@ def deletions(form: Form, stamp: Stamp, keys: Sequence[bytes]) -> Iterator[Batch
     for start in range(0, len(keys), BATCH_ROWS):
         some = keys[start : start + BATCH_ROWS]
         yield Batch([key for key in some for _ in gone], gone * len(some))
+
+
+def _keys(form: Form, rows: pa.Table) -> pl.Series:
+    """Keys that are equal have one text: of the two zeros that floats have, one is written."""
+    chosen = rows.select(form.key)
+    for at, field in enumerate(chosen.schema):
+        if is_.is_floating(field.type):
+            values = chosen.column(at)
+            wide = values.cast(pa.float32()) if is_.is_float16(field.type) else values
+            chosen = chosen.set_column(at, field.name, pc.add(wide, pa.scalar(0.0, wide.type)))
+    return objects(chosen, form.key)
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
@@ -151,7 +164,7 @@ def _changes(form: Form, stamp: Stamp, rows: pa.Table) -> Batch:
     value = pl.concat_str(
         pl.lit('{"row":'), "row", pl.lit(',"diff":'), "diff", pl.lit(stamp.json(","))
     )
-    keys = _bytes(objects(rows, form.key)) if form.key else [None] * rows.num_rows
+    keys = _bytes(_keys(form, rows)) if form.key else [None] * rows.num_rows
     return Batch(keys, _bytes(frame.select(value.alias("v")).to_series()), _headers(form, rows))
 
 

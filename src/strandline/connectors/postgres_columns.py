@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as is_
 
-from strandline.connectors.plain import plain
+from strandline.connectors.plain import exact_type, plain
 from strandline.connectors.values import Notation, column as column_of, python_type
 from strandline.errors import SinkStoppedError
 from strandline.model.ids import printable
@@ -144,7 +144,8 @@ def _cells(values: pa.Array, column: Column) -> pa.Array:
 def _texts(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Each value in words that PostgreSQL reads; not yet escaped."""
     if is_.is_nested(kind):
-        return pa.array([_json(each, kind) for each in values.to_pylist()], _TEXT)
+        kind = exact_type(kind)
+        return pa.array([_json(each, kind) for each in values.cast(kind).to_pylist()], _TEXT)
     if _is_bytes(kind):
         hexes = (None if each is None else f"\\x{each.hex()}" for each in values.to_pylist())
         return pa.array(list(hexes), _TEXT)

@@ -120,7 +120,8 @@ class Marks:
     @property
     def _names(self) -> dict[str, sql.Composable]:
         rows = _ROWS if self._counted else sql.Literal(0)
-        return {"marks": sql.Identifier(self._schema, NAME), "rows": rows}
+        # Statements with values: psycopg takes a single % for a place of one, also in a name.
+        return {"marks": sql.Identifier(self._schema.replace("%", "%%"), NAME), "rows": rows}
 
     def exist(self, session: Session) -> bool:
         return bool(session.one(_THERE, (self._schema, NAME)))
@@ -132,7 +133,7 @@ class Marks:
         """
         session.run(_ALONE, (f"{self._schema}.{NAME}",))
         if not self.exist(session):
-            session.run(_CREATE.format(**self._names))
+            session.run(_CREATE.format(**self._names), ())
         self._counted = self._count(session)
 
     def _count(self, session: Session) -> bool:
@@ -146,7 +147,7 @@ class Marks:
         session.wait_for_locks(_COUNT_MS)
         try:
             with session.connection.transaction():
-                session.run(_COUNT.format(**self._names))
+                session.run(_COUNT.format(**self._names), ())
         except psycopg.errors.LockNotAvailable:
             return False
         finally:

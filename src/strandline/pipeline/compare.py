@@ -5,17 +5,19 @@ second look   at some of the places whose digests differ: rows that are on both 
               and what is left are rows that differ
 
 A row on one side and not on the other is found for sure: digests add up whatever the order, and
-a place holds a thousandth of all rows, so what the second look keeps is small.
+a place holds a thousandth of all rows, so what the second look keeps is small. The entries of a
+map have no order here: not every target keeps the one that they came in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as is_
 
 from strandline.model.digest import Digest, per_time
 from strandline.model.rowhash import PLACE_SALT, row_base, salted
@@ -45,7 +47,7 @@ class Columns:
         table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
         diff = pa.field(DIFF_COLUMN, pa.int64(), nullable=False)
         wanted = pa.schema([*self.schema, diff])
-        return table.select(wanted.names).cast(wanted)
+        return _unordered(table.select(wanted.names).cast(wanted))
 
     def hashes(self, rows: pa.Table) -> U64:
         return row_base(rows.select(self.schema.names), self.ids)
@@ -139,6 +141,31 @@ class Rest:
     def _sum(self) -> None:
         self._kept = [consolidate(pa.concat_tables(self._kept))] if self._kept else []
         self._new = 0
+
+
+def _unordered(rows: pa.Table) -> pa.Table:
+    """The rows with the entries of their maps in one order, whatever it was."""
+    for at, column in enumerate(rows.schema):
+        if _has_map(column.type):
+            values = [_in_order(each, column.type) for each in rows.column(at).to_pylist()]
+            rows = rows.set_column(at, column, pa.array(values, column.type))
+    return rows
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    inside = (kind.field(at).type for at in range(kind.num_fields))
+    return is_.is_map(kind) or any(_has_map(each) for each in inside)
+
+
+def _in_order(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - whatever Arrow holds
+    if value is None or not _has_map(kind):
+        return value
+    if is_.is_map(kind):
+        entries = [(key, _in_order(item, kind.item_type)) for key, item in value]
+        return sorted(entries, key=lambda each: repr(each[0]))
+    if is_.is_struct(kind):
+        return {each.name: _in_order(value[each.name], each.type) for each in kind}
+    return [_in_order(each, kind.value_type) for each in value]
 
 
 def _places(base: U64) -> I64:

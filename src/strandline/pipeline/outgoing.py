@@ -17,8 +17,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from strandline.connectors.sink import BATCH_ROWS, NOTHING_YET
-from strandline.errors import SinceError, SinkStoppedError, invariant
+from strandline.errors import SinceError, SinkStoppedError, StoreError, invariant
 from strandline.ingest.spill import TemporarySpill
+from strandline.model.ids import printable
 from strandline.model.schema import DIFF_COLUMN
 from strandline.pipeline.pending import Pending
 from strandline.reading.events import Progress, Updates
@@ -62,8 +63,8 @@ class Transaction:
 class Wish:
     """How a sink wants its changes."""
 
-    columns: Sequence[str] | None = None
-    """Those that it knows: the collection may get more."""
+    columns: pa.Schema | None = None
+    """Those that it was told of, all if none are named: the collection may get more and wider."""
     key: Sequence[str] = ()
     """Changes of one key come next to each other."""
     every_ms: int = 0
@@ -73,6 +74,8 @@ class Wish:
     even if the collection is empty, and nothing else would ever tell it so."""
     since: Time = 0
     """Before that the collection was not yet, or was another one: nothing begins there."""
+    most: int = 0
+    """So many come together, however long is left; 0: any number."""
 
 
 class Outgoing:
@@ -93,7 +96,7 @@ class Outgoing:
         """That time."""
         self._before = after
         self._wrong: dict[str, int] = {}
-        self._clock, self._every_ms = env.clock, wish.every_ms
+        self._clock, self._every_ms, self._most = env.clock, wish.every_ms, wish.most
         self._rested_ms = env.clock.monotonic_ms() - wish.every_ms
         self._spill = TemporarySpill()
         self._follows: list[_Following] = []
@@ -107,9 +110,7 @@ class Outgoing:
             for each in self._shards:
                 mine = wish if each is shard else Wish()
                 pending = Pending(self._spill.blob, env.random, mine.key)
-                follow = _Following(
-                    each, start, mine.columns, pending, snapshot=after == NOTHING_YET
-                )
+                follow = _Following(each, start, mine, pending, snapshot=after == NOTHING_YET)
                 self._follows.append(follow)
         except BaseException:
             self.close()
@@ -162,9 +163,9 @@ class Outgoing:
         """All transactions up to the common frontier of what is followed."""
         for each in self._follows:
             wait_ms = 0 if each.poll(wait_ms) else wait_ms
-        if self._resting():
-            return
         end = min(each.frontier for each in self._follows)
+        if self._resting() and not 0 < self._most <= end - 1 - self.reached:
+            return
         rows, *errors = [each.pending for each in self._follows]
         for pending in (rows, *errors) if self._every_ms else ():
             # Of an interval only the end is seen: a query that raised in between does not matter.
@@ -216,14 +217,14 @@ class _Following:
         self,
         shard: Shard,
         start: Time,
-        columns: Sequence[str] | None,
+        wish: Wish,
         pending: Pending,
         *,
         snapshot: bool,
     ) -> None:
-        self._subscription: Subscription = shard.subscribe(
-            start, snapshot=snapshot, columns=columns
-        )
+        self._name, self._columns = shard.name, wish.columns
+        names = None if wish.columns is None else wish.columns.names
+        self._subscription: Subscription = shard.subscribe(start, snapshot=snapshot, columns=names)
         self.frontier = start if snapshot else start + 1
         """Every time before it has arrived."""
         self.pending = pending
@@ -234,6 +235,7 @@ class _Following:
         while (event := self._subscription.poll(wait_ms)) is not None:
             wait_ms = 0
             if isinstance(event, Updates):
+                self._check(event.rows.schema)
                 self.pending.add(event.rows)
             elif isinstance(event, Progress):
                 end = event.frontier.time
@@ -241,6 +243,14 @@ class _Following:
                 self.frontier = max(self.frontier, self.frontier if end is None else end)
                 return moved
         return moved
+
+    def _check(self, have: pa.Schema) -> None:
+        for each in self._columns or ():
+            if have.field(each.name).type != each.type:
+                raise StoreError(
+                    f"column {printable(each.name)} of {self._name} is {have.field(each.name).type}"
+                    f" by now, and was {each.type} when its sink was opened: it is opened again"
+                )
 
     def close(self) -> None:
         self._subscription.close()

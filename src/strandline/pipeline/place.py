@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.connectors.sink import Delivered
-from strandline.errors import SinkStoppedError
+from strandline.errors import SinkStoppedError, StoreError
+from strandline.model.ids import printable
 from strandline.pipeline.catalog import VIEW, errors_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,13 @@ class Target:
             raise SinkStoppedError(
                 f"its key has {', '.join(missing)}, and {self.source} has {', '.join(names)}: "
                 "change the option key"
+            )
+        later = [name for name in names if name not in schema.names]
+        if later:
+            # A program is on record a moment before whoever joins first adds its columns.
+            raise StoreError(
+                f"{self.source} does not have {', '.join(map(printable, later))} yet, which the "
+                "program declares"
             )
         return Delivered(address, pa.schema([schema.field(name) for name in names]), self.key)
 

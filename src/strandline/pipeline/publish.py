@@ -187,7 +187,7 @@ class Publisher:
         """Believe it only while the claim is ours: what it follows from may have been overtaken."""
         try:
             self._claims.check()
-        except (SinkFencedError, StoreError) as lost:
+        except StrandlineError as lost:
             return self._trouble(lost)
         self._end(str(error))
         return 0
@@ -201,7 +201,7 @@ class Publisher:
     def _stand(self) -> float:
         """While it has stopped, see how far others bring it; go on when somebody says so, or when
         it is another history that is to be published."""
-        with suppress(StrandlineError):
+        with suppress(Exception):  # It can be resumed, whatever the store's client raises.
             if self._is_paused() or self._is_replaced():
                 return self._poll_ms
             before, place = self._place, self._found()
@@ -328,7 +328,8 @@ class Publisher:
         if mark is not None and after < max(mark.done, self._reached):
             self._reached = after  # It was set back, whoever found it out.
         replaces = d.replaces(marks, place.lineage)
-        wish = Wish(target.columns, target.key, target.every_ms, replaces, place.since)
+        most = max(1, self._settings.sink_lag_max // 2)  # It is not to hold anybody back.
+        wish = Wish(what.columns, target.key, target.every_ms, replaces, place.since, most)
         self._outgoing = outgoing = Outgoing(place.shard, place.errors, after, place.hold, wish)
         self._place = replace(place, held=outgoing.held)
         self._passed = self._recorded = _Passed(place.lineage, after)
@@ -481,8 +482,8 @@ class Publisher:
                 # Unless it was let go of and taken again while the answer was on its way.
                 if term == self._term:
                     self._holding = False
-            except StrandlineError:
-                continue  # The publisher meets it as well, and says so.
+            except Exception:  # noqa: BLE001 - the publisher meets it as well, and says so
+                _log.debug("sink %s: not renewed", self.target.name, exc_info=True)
 
     def _renew(self, lineage: str) -> None:
         """What was passed goes on record with it: that costs no write of its own."""

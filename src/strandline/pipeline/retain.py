@@ -62,17 +62,20 @@ def release(rig: Rig, standing: Standing) -> None:
     ours = {hold_of(standing.pipeline, target.name) for target in rig.sinks}
     bound = {each.shard for each in standing.bindings.values()}
     # All that a pipeline writes, and ever wrote, is named after it.
-    for name in rig.store.shards(f"{standing.pipeline}."):
-        state = rig.store.machine(name).state
-        if state.timeline != rig.timeline:
-            continue
-        gone = [each for each in state.holds if each.startswith(theirs) and each not in ours]
+    gone = {
+        name: [each for each in state.holds if each.startswith(theirs) and each not in ours]
+        for name in rig.store.shards(f"{standing.pipeline}.")
+        if (state := rig.store.machine(name).state).timeline == rig.timeline
+    }
+    # A newer program may have other sinks: what they hold was not there before its epoch.
+    stands = any(gone.values()) and rig.journal.refresh().epoch == standing.epoch
+    for name, holds in gone.items():
         # It may be dropped this moment, or a newer epoch means it again.
         with suppress(NotFoundError, FencedError):
             shard = rig.store.shard(name)
-            for each in gone:
+            for each in holds if stands else ():
                 shard.release_hold(each)
-            if name not in bound and rig.timeline in state.holds:
+            if name not in bound and rig.timeline in shard.machine.state.holds:
                 shard.release_hold(rig.timeline, epoch=standing.epoch)
 
 
