@@ -7,6 +7,7 @@ import decimal
 import io
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -54,6 +55,21 @@ def test_what_is_written_is_read_back(tmp_path: Path, kind: str) -> None:
     with path.open("rb") as file:
         found = pa.Table.from_batches(read(file, kind, changes().schema))
     assert found.equals(changes())
+
+
+def test_readers_skip_no_rows_that_hold_nan(tmp_path: Path) -> None:
+    inner = pa.struct([("x", pa.float32())])
+    columns = with_diff(pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", inner)]))
+    values = [
+        {"k": at, "x": x, "s": {"x": x}, "_diff": 1} for at, x in enumerate([1.0, float("nan")])
+    ]
+    with (tmp_path / "part").open("wb") as file:
+        rows = pa.RecordBatch.from_pylist(values, schema=columns)
+        write(file, "parquet", columns, iter([rows]))
+    with duckdb.connect() as connection:
+        for greater in ("x > 5", "s.x > 5"):
+            asked = f"select k from read_parquet(?) where {greater}"
+            assert connection.execute(asked, [str(tmp_path / "part")]).fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize("kind", change_files.KINDS)

@@ -284,6 +284,30 @@ def test_wide_rows_get_smaller_row_groups():
     assert footer.num_row_groups > 1
 
 
+def test_other_readers_skip_no_rows_that_hold_nan(tmp_path: Path):
+    nan = float("nan")
+    found = pa.table(
+        {
+            "x": [1.0, nan],
+            "h": pa.array([1.0, nan], pa.float16()),
+            "s": [{"y": 1.0, "n": 1}, {"y": nan, "n": 2}],
+            "l": [[1.0], [nan]],
+            "n": [1, 2],
+            "f": [1.0, None],
+        }
+    )
+    encoded = encode_part(found, OWNER)
+    group = pq.ParquetFile(pa.BufferReader(encoded)).metadata.row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    assert {c.path_in_schema for c in columns if c.is_stats_set} == {"s.n", "n", "f"}
+    (tmp_path / "part.parquet").write_bytes(encoded)
+    told = [str(tmp_path / "part.parquet")]
+    with duckdb.connect() as connection:
+        for greater in ("x > 5", "s.y > 5", "x = 'NaN'::double"):
+            asked = f"select n from read_parquet(?) where {greater}"
+            assert connection.execute(asked, told).fetchall() == [(2,)]
+
+
 def _stretches(footer: pq.FileMetaData) -> list[tuple[int, int]]:
     found = []
     for group in range(footer.num_row_groups):

@@ -7,8 +7,10 @@ import pytest
 
 import strandline
 from strandline.shard.settings import Settings
+from strandline.spark import parcels
 from strandline.spark.compacts import Carrier
 from strandline.spark.jobs import Jobs
+from strandline.spark.put import SCRATCH
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -71,12 +73,36 @@ def test_a_full_merge_is_shared_by_tasks_range_by_range(spark, tmp_path, slots, 
     assert len(found[0]) == max(tasks, 4)
 
 
+def test_what_tasks_merge_is_put_where_it_is_too_much_for_a_closure(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(parcels, "CARRIED_BYTES", 0)
+    settings = Settings(inline_max_bytes=0, part_target_rows=20_000)
+    with strandline.open(str(tmp_path / "lake"), upkeep=False, settings=settings) as store:
+        shard = store.shard("t", schema=COLUMNS, key=["k"])
+        shard.retain("1 versions")
+        with shard.writer() as writer:
+            for n in range(50):
+                writer.append(pa.table({"k": range(n * 1000, n * 1000 + 1000), "v": ["x"] * 1000}))
+        jobs = Counting(spark, shard.id, 2)
+        desk = store.table("t")._desk
+        desk.compact(full=True, carrier=Carrier(desk, jobs, small=0), slots=2)
+        assert jobs.told
+        assert max(jobs.told) < 1000
+        assert shard.snapshot().count() == 50_000
+        kinds = {each.key.rpartition(".")[2] for each in store.env.blob.list(f"{shard.id}/")}
+        assert not kinds & SCRATCH
+
+
 class Counting(Jobs):
-    """Notes how many tasks each job has."""
+    """Notes how many tasks each job has, and how many bytes its closure carries."""
 
     def __init__(self, *args):
         super().__init__(*args)
         self.tasks = []
+        self.told = []
+
+    def over(self, frame, task, *told):
+        self.told.append(sum(map(len, told)))
+        return super().over(frame, task, *told)
 
     def numbers(self, count):
         self.tasks.append(count)

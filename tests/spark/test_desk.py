@@ -68,7 +68,7 @@ def test_what_only_jobs_read_goes_with_the_table_that_had_it_put(desk):
 
 def test_the_ground_of_one_job_goes_with_it(desk):
     schema = desk.shard.state().schema
-    with desk.shard.writer() as writer, desk.site_for(writer.id, schema) as site:
+    with desk.shard.writer() as writer, desk.site_for(writer.id, schema) as (site, _):
         ground = msgspec.msgpack.decode(site, type=Site).ground
         assert desk.env.blob.get(ground) is not None
     assert desk.env.blob.get(ground) is None

@@ -1,7 +1,10 @@
 """What tasks are told: everything that came, once; and every part that may hold an old row."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 from tests.spark.workbench import SCHEMA, bench, rows, stored
 
 from strandline.model.frontier import Frontier
@@ -12,8 +15,15 @@ from strandline.parts.rows import check_rows
 from strandline.spark import slices
 from strandline.spark.instruction import Answer
 from strandline.spark.perform import put_by_place
-from strandline.spark.plan import Gathered, Stored, decoded_inline, everywhere, ranges
-from strandline.spark.schedule import TASK_KEYS, TASK_PARTS
+from strandline.spark.plan import (
+    HEAVIER_MOST,
+    Gathered,
+    Stored,
+    decoded_inline,
+    everywhere,
+    ranges,
+)
+from strandline.spark.schedule import RANGE_BYTES, TASK_KEYS, TASK_PARTS
 
 NOTHING = Stored.of((), (), SCHEMA, None)
 
@@ -50,6 +60,29 @@ def test_few_keys_that_touch_many_parts_are_divided():
     assert [len(task) for task in works] == [1, 1]
     assert sorted(keys_in(works)) == list(range(1000))
     assert len(ranges(few, Stored.of(parts[:TASK_PARTS], (), SCHEMA, None), 2)) == 1
+
+
+def test_what_deletes_heavy_rows_is_divided_by_what_it_deletes():
+    made = bench()
+    light = stored(made, many(1000))
+    heavy = [replace(part, size=part.rows * 20_000) for part in light]
+    came = many(200_000)
+    here, put = Gathered.of([came], (), SCHEMA), Gathered.of([], [put_by_place(made, came)], SCHEMA)
+    for gathered in (here, put):
+        few, more = (
+            sorted(
+                (work.place_lo, work.place_hi)
+                for task in ranges(gathered, stand, 1)
+                for work in task
+            )
+            for stand in (Stored.of(parts, (), SCHEMA, None) for parts in (light, heavy))
+        )
+        assert len(few) <= 2
+        # As if the rows that came were 64 times as large, and not more.
+        assert 0 <= len(more) - came.nbytes * HEAVIER_MOST / RANGE_BYTES < 2
+        assert (more[0][0], more[-1][1]) == (0, PLACE_MAX)
+        assert all(last + 1 == first for (_, last), (first, _) in pairwise(more))
+    assert sorted(keys_in(ranges(here, Stored.of(heavy, (), SCHEMA, None), 1))) == [*range(200_000)]
 
 
 def test_rows_of_tasks_and_staged_objects_are_gathered():

@@ -237,6 +237,34 @@ def test_times_and_dates_are_the_same_in_every_way_of_reading(spark, tmp_path):
         spark.conf.set(mode, rebase)
 
 
+def test_conditions_on_doubles_skip_no_rows(spark, tmp_path):
+    columns = pa.schema(
+        [("k", pa.int64()), ("x", pa.float64()), ("s", pa.struct([("x", pa.float64())]))]
+    )
+    with strandline.open(str(tmp_path / "l"), upkeep=False) as store:
+        shard = store.shard("t", columns, key=("k",))
+        for at, odd in enumerate([float("nan"), -0.0, None]):
+            few = [odd, -1.0]
+            big(
+                shard,
+                2000,
+                lambda n, at=at, few=few: {
+                    "k": n + 2000 * at,
+                    "x": few[n % 2],
+                    "s": {"x": few[n % 2]},
+                },
+            )
+        frame = store.table("t").df(spark)
+        assert frame.inputFiles()
+        expected = spark.createDataFrame(shard.snapshot().to_arrow())
+        conditions = ("> 5", "= double('NaN')", ">= 0", "= 0", "< 0", "is null")
+        asked = [f"{column} {each}" for column in ("x", "s.x") for each in conditions]
+        counts = [f"count_if({each}) c{at}" for at, each in enumerate(asked)]
+        (wanted,) = expected.selectExpr(*counts).collect()
+        found = [frame.where(each).count() for each in asked]
+        assert dict(zip(asked, found, strict=True)) == dict(zip(asked, wanted, strict=True))
+
+
 def test_no_job_runs_for_a_table_of_many_parts_before_it_is_used(spark, tmp_path):
     with strandline.open(str(tmp_path / "l"), upkeep=False) as store:
         shard = store.shard("t", KEYED, key=("k",))

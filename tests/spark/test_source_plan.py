@@ -10,6 +10,8 @@ import pytest
 
 from strandline.model.digest import Digest
 from strandline.model.schema import Schema
+from strandline.parts.inline import decode_inline, inline_of
+from strandline.parts.layout import places_of
 from strandline.parts.part import PLACE_MAX, Part
 from strandline.reading.descriptor import PartDescriptor
 from strandline.spark.source_plan import TASKS_MAX, Way, admit, plan_changes, plan_snapshot
@@ -166,3 +168,28 @@ def test_ranges_list_exactly_the_pieces_that_reach_into_them():
     for work in works:
         wanted = {f"{n}" for n, (lo, hi) in enumerate(spans) if lo <= work.hi and hi >= work.lo}
         assert {each.id for each in work.pieces} == wanted
+
+
+@pytest.mark.parametrize("plan", [plan_snapshot, plan_changes])
+def test_inline_rows_travel_once_however_many_ranges_there_are(plan):
+    names = ["k", "v", "_time", "_diff"]
+    found = []
+    for time in range(3):
+        rows = pa.table([range(100), [f"{time}"] * 100, [time] * 100, [-1, 1] * 50], names)
+        held = inline_of(rows.cast(KEYED.updates()), KEYED)
+        found.append(replace(piece(f"i{time}", KEYED), piece=held))
+    parts = [piece("part", KEYED, size=1000), *found]
+    works = plan(parts, bytes_max=10)
+    assert len(works) > 90
+    assert {work.way for work in works} == {Way.RANGE}
+    count = 0
+    for work in works:
+        few = [each for each in work.pieces if each.part is None]
+        assert len(few) <= 1
+        for each in few:
+            rows = decode_inline(each.piece, KEYED, shard="t")
+            places = places_of(rows, KEYED)
+            assert work.lo <= places[0]
+            assert places[-1] <= work.hi
+            count += rows.num_rows
+    assert count == 300

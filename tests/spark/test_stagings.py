@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 import strandline
 from strandline.config import resolve_secret
 from strandline.errors import SchemaError
-from strandline.journal.record import Input
+from strandline.journal.record import Input, StagedRef
 from strandline.journal.staging import fetch
 from strandline.pipeline import reload
 from strandline.pipeline.bringing import Bringing
 from strandline.pipeline.meaning import unpacked_rows
 from strandline.spark.engines import spark_engine
-from strandline.spark.stagings import staged_by
+from strandline.spark.stagings import Told, stage_frame, staged_by
 from strandline.views.parse import parse
 
 pytestmark = pytest.mark.spark
@@ -61,6 +63,19 @@ def test_a_frame_is_staged_where_it_is_computed_and_counts_at_once(
         delta = shop.table("orders").snapshot(as_of=time + 1).to_arrow()
         assert delta.filter(pa.compute.equal(delta["id"], 7))["note"].to_pylist() == ["y"]
         assert delta.num_rows == 900
+
+
+def test_a_store_that_was_made_anew_is_opened_anew(tmp_path):
+    rows = pa.table({"k": [1], "s": ["a"]})
+    for _ in range(2):
+        with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
+            columns = rows.schema.serialize().to_pybytes()
+            told = Told(store.url, "shop", "t", columns, ("k",), {}, (), 0)
+            (batch,) = stage_frame(msgspec.msgpack.encode(told), rows.to_batches())
+            refs = msgspec.msgpack.decode(batch.column("answer")[0].as_py())
+            (ref,) = [msgspec.convert(each, StagedRef) for each in refs]
+            assert store.env.blob.get(ref.key) is not None
+        shutil.rmtree(tmp_path / "lake")
 
 
 def _only_answers(original):

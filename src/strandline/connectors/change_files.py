@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as is_
 
 from strandline.connectors.plain import exact, plain
 from strandline.connectors.sink import BATCH_ROWS
@@ -91,9 +92,28 @@ def _batch(
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
+def _bounded(columns: pa.Schema) -> bool | list[str]:
+    """Where statistics are written: not for floats, of which one may be NaN.
+
+    Arrow leaves NaN out of the greatest value, and Spark and DuckDB, for which it is greater than
+    all else, would skip rows that `x > 5` is true of. Nested columns go with them.
+    """
+    if not any(_has_floats(each.type) for each in columns):
+        return True
+    plain_ones = (each for each in columns if not is_.is_nested(each.type))
+    return [each.name for each in plain_ones if not is_.is_floating(each.type)]
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    inner = (kind.field(at).type for at in range(kind.num_fields))
+    return is_.is_floating(kind) or any(map(_has_floats, inner))
+
+
 class _Parquet:
     def __init__(self, file: IO[bytes], columns: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(file, columns, compression="zstd")
+        self._writer = pq.ParquetWriter(
+            file, columns, compression="zstd", write_statistics=_bounded(columns)
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)

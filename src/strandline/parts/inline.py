@@ -17,14 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.errors import CorruptionError, StrandlineError
+from strandline.model.digest import per_time
+from strandline.model.rowhash import row_base
 from strandline.model.schema import DIFF_COLUMN, TIME_COLUMN, Field
 from strandline.parts.part import Inline
+from strandline.parts.rows import Checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.model.schema import Schema
-    from strandline.parts.rows import Checked
 
 _ALIGN = 8
 _HEADER_MAX = 2**16 - 1
@@ -48,6 +50,13 @@ def encode_inline(checked: Checked) -> Inline | None:
         t_max=max(checked.digests),
         schema=schema.version,
     )
+
+
+def inline_of(updates: pa.Table, schema: Schema) -> Inline | None:
+    """Updates of a shard, at least one, as inline rows that only travel; `None` as above."""
+    hashes = row_base(updates.select(list(schema.names)), schema.ids)
+    times, diffs = (updates.column(name).to_numpy() for name in (TIME_COLUMN, DIFF_COLUMN))
+    return encode_inline(Checked(schema, updates, hashes, per_time(hashes, times, diffs)))
 
 
 def decode_inline(

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as is_
 
 from strandline.errors import CorruptionError, NewerFormatError
 from strandline.model.ids import printable
@@ -37,7 +38,7 @@ from strandline.model.schema import (
 from strandline.parts.envelope import checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from strandline.model.schema import Schema
     from strandline.model.valuehash import U64
@@ -109,6 +110,7 @@ def encode_part(table: pa.Table, owner: Owner, places: U64 | None = None) -> byt
         table.schema,
         compression=_COMPRESSION,
         use_dictionary=_worth_a_dictionary(table),
+        write_statistics=_bounded(table),
         write_page_index=True,
         write_page_checksum=True,
         version="2.6",
@@ -268,6 +270,32 @@ def _worth_a_dictionary(table: pa.Table) -> list[str]:
         if _is_flat_bytes(column.type) and 2 * pc.count_distinct(column).as_py() <= len(column):
             worth.append(name)
     return worth
+
+
+def _bounded(table: pa.Table) -> bool | list[str]:
+    """Where Parquet's own statistics are written: everywhere, but for columns that hold a NaN.
+
+    Arrow leaves NaN out of the least and the greatest value, and Spark and DuckDB, for which NaN is
+    greater than all else, then skip whole row groups that hold rows for `x > 5`.
+    """
+    leaves = [leaf for name in table.column_names for leaf in _leaves(name, table.column(name))]
+    unbounded = {path for path, column in leaves if _holds_nan(column)}
+    return not unbounded or [path for path, _ in leaves if path not in unbounded]
+
+
+def _leaves(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """Columns as Parquet has them, but for what is in lists and maps: nobody skips by that."""
+    if is_.is_struct(column.type):
+        for field, inner in zip(column.type, column.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", inner)
+    elif not is_.is_nested(column.type):
+        yield path, column
+
+
+def _holds_nan(column: pa.ChunkedArray) -> bool:
+    if is_.is_float16(column.type):
+        column = column.cast(pa.float32())
+    return is_.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _is_flat_bytes(kind: pa.DataType) -> bool:

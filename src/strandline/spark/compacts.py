@@ -15,6 +15,7 @@ import msgspec
 from strandline.parts.part import Batch
 from strandline.spark import worker
 from strandline.spark.instruction import Merge
+from strandline.spark.parcels import wrap
 from strandline.upkeep.compact import carry_out, finish
 from strandline.upkeep.merge import output_bytes
 from strandline.upkeep.spans import spans
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from strandline.spark.jobs import Jobs
     from strandline.upkeep.compact import Work
     from strandline.upkeep.units import Unit
+
+_encoder = msgspec.msgpack.Encoder()
 
 SMALL = 16 * 1024 * 1024
 """A unit of up to this size is merged here, in less time than a job takes. No task gets less."""
@@ -59,10 +62,15 @@ class Carrier:
             for at, unit in enumerate(units)
             for span in (spans(unit, self._jobs.slots, self._small) if state.schema.key else [None])
         ]
-        told = msgspec.msgpack.encode([_told(work, state, units[at], span) for at, span in pieces])
+        told = [_encoder.encode(_told(work, state, units[at], span)) for at, span in pieces]
         numbers = self._jobs.numbers(len(pieces))
-        with self._desk.site_for(work.writer.id, state.schema) as site:
-            answers = self._jobs.over(numbers, worker.merge_units, site, told)
+        with self._desk.site_for(work.writer.id, state.schema) as (site, bench):
+            parcels = wrap(told, bench.put_object)
+            try:
+                encoded = _encoder.encode(parcels)
+                answers = self._jobs.over(numbers, worker.merge_units, site, encoded)
+            finally:
+                self._desk.discard([parcels.key] if parcels.key else ())
         for answer in sorted(answers, key=lambda each: each.number):
             made[pieces[answer.number][0]] += answer.parts
         return made

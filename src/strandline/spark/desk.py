@@ -180,11 +180,11 @@ class Desk:
         return Stand(writer, site, bench)
 
     @contextmanager
-    def site_for(self, writer: str, schema: Schema) -> Iterator[bytes]:
-        """A site on the ground of any registered writer, for one job."""
-        site, _ = self._ground(writer, schema)
+    def site_for(self, writer: str, schema: Schema) -> Iterator[tuple[bytes, Bench]]:
+        """A site on the ground of any registered writer for one job, and the driver's own bench."""
+        site, bench = self._ground(writer, schema)
         try:
-            yield site
+            yield site, bench
         finally:
             self.discard([_sites.decode(site).ground])
 

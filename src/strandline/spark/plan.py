@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from strandline.spark.instruction import Answer
 
 
+HEAVIER_MOST = 64
+"""So many times finer than by what came, at most: a slice of it is read by no more tasks."""
+RANGES_MOST = 4096
+_UNPACKED = 3
+"""What a part takes in memory beside its object, about."""
+_FOOTER_BYTES = 8 * 1024
+"""What of an object is no rows, about; of a small one that is most of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What came, where it is now: few rows here, in order of place; many in staged objects."""
@@ -121,7 +130,7 @@ def ranges(came: Gathered, there: Stored, slots: int) -> list[list[RangeWork]]:
     """The ranges of each task, in order of place."""
     works = [
         work
-        for lo, hi in _stretches(came, len(there.parts), slots)
+        for lo, hi in _stretches(came, there, slots)
         if (work := _work(came, there, lo, hi)).weight
     ]
     packed = pack([work.weight for work in works], task_count(len(works), slots))
@@ -145,14 +154,32 @@ def everywhere(there: Stored) -> RangeWork:
     return RangeWork(0, PLACE_MAX, parts=there.parts, inline=_stream(there.inline))
 
 
-def _stretches(came: Gathered, parts: int, slots: int) -> list[tuple[int, int]]:
+def _stretches(came: Gathered, there: Stored, slots: int) -> list[tuple[int, int]]:
+    heavier = _heavier(came, there)
     if not came.staged:
         # Keys are counted, so each stretch has as many: one for each slot, and none waits.
-        wanted = max(-(-len(came.places) // TASK_KEYS), -(-parts // TASK_PARTS))
+        wanted = max(-(-len(came.places) // TASK_KEYS), -(-len(there.parts) // TASK_PARTS))
         tasks = min(slots, wanted)
-        rows_bytes = 0 if came.rows is None else came.rows.nbytes
+        rows_bytes = 0 if came.rows is None else came.rows.nbytes * heavier
         return split_keys(came.places, max(tasks, -(-rows_bytes // RANGE_BYTES), 1))
-    return _by_bytes(_spans(came), slots)
+    return _by_bytes(_spans(came), slots, heavier)
+
+
+def _heavier(came: Gathered, there: Stored) -> int:
+    """How many times as large as the rows that came the old rows of as many keys are, about.
+
+    Both are in memory at once: what deletes a key is small, and what it deletes may not be.
+    """
+    listed = [each for staged in came.staged for each in staged.slices]
+    rows = sum(each.rows for each in listed)
+    size = sum(each.size for each in listed)
+    if came.rows is not None:
+        rows, size = rows + came.rows.num_rows, size + came.rows.nbytes
+    old_rows = sum(part.rows for part in there.parts)
+    if not size or not old_rows:
+        return 1
+    old_size = _UNPACKED * sum(max(0, part.size - _FOOTER_BYTES) for part in there.parts)
+    return min(HEAVIER_MOST, max(1, old_size * rows // (old_rows * size)))
 
 
 def _spans(came: Gathered) -> list[Span]:
@@ -166,10 +193,13 @@ def _spans(came: Gathered) -> list[Span]:
     return spans
 
 
-def _by_bytes(spans: Sequence[Span], slots: int) -> list[tuple[int, int]]:
+def _by_bytes(spans: Sequence[Span], slots: int, heavier: int = 1) -> list[tuple[int, int]]:
     total = sum(span.size for span in spans)
     # Not fewer ranges than slots, if there is enough to do for each.
-    return split_bytes(spans, max(1, min(RANGE_BYTES, total // (2 * slots) + 1)))
+    target = min(RANGE_BYTES, total // (2 * slots) + 1)
+    # Each range is told of all that is staged for it, so there can't be any number of them.
+    target = min(target, max(RANGE_BYTES // heavier, total // RANGES_MOST))
+    return split_bytes(spans, max(1, target))
 
 
 def _work(came: Gathered, there: Stored, lo: int, hi: int) -> RangeWork:

@@ -104,6 +104,7 @@ def resolve_ranges(
         for number in numbers_in(batches):
             told = unwrap(parcels).of(number, lambda *at: bench_of(site).get_range(*at))
             task = _tasks.decode(told)
+            bench_of(task.site)  # First: it finds out whether the store was made anew.
             blocks = blocks_of(_sites.decode(task.site))
             found = [_encoder.encode(each) for each in resolved(task, blocks, bench_of)]
             yield pa.record_batch([pa.array(found, pa.binary())], ["answer"])

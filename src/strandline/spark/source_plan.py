@@ -18,14 +18,17 @@ Tasks take more bytes than they were told to where there would be more than abou
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from strandline.errors import invariant
+import pyarrow as pa
+
+from strandline.errors import InvariantError, invariant
 from strandline.model.schema import DIFF_COLUMN
-from strandline.parts.inline import decode_inline
+from strandline.parts.inline import decode_inline, inline_of
+from strandline.parts.layout import lay_out
 from strandline.parts.part import PLACE_MAX, Part
 
 if TYPE_CHECKING:
@@ -138,8 +141,14 @@ def only_inserts(each: PartDescriptor) -> bool:
     piece = each.piece
     if isinstance(piece, Part):
         return piece.only_inserts
-    diffs = decode_inline(piece, each.schema, shard=each.shard).column(DIFF_COLUMN)
-    return bool((diffs.to_numpy() == 1).all())
+    return bool((_updates(each).column(DIFF_COLUMN).to_numpy() == 1).all())
+
+
+def _updates(each: PartDescriptor) -> pa.Table:
+    piece = each.piece
+    if isinstance(piece, Part):
+        raise InvariantError("a part's updates are not in hand")
+    return decode_inline(piece, each.schema, shard=each.shard)
 
 
 def _divided(
@@ -194,18 +203,40 @@ def _ranges(group: list[PartDescriptor], bytes_max: int) -> Iterator[Work]:
     starts = sorted({first for first, _ in spans if first > lo})
     cuts = {_nearest(starts, lo + step * n, step // 2) for n in range(1, count)}
     edges = [lo, *sorted(cut for cut in cuts if lo < cut <= hi), hi + 1]
-    # A group is in order of its first places, so a range goes on where the one before it ended.
-    met: list[int] = []
+    parts = [each for each in group if isinstance(each.piece, Part)]
+    inline = [each for each in group if not isinstance(each.piece, Part)]
+    stretches = [(first, after - 1) for first, after in pairwise(edges)]
+    # They are in order of their first places, so a range goes on where the one before it ended.
+    met: list[PartDescriptor] = []
     begun = 0
-    for first, after in pairwise(edges):
-        met = [at for at in met if spans[at][1] >= first]
-        while begun < len(group) and spans[begun][0] < after:
-            met.append(begun)
+    for (first, last), few in zip(stretches, _apart(inline, stretches), strict=True):
+        met = [each for each in met if _span(each)[1] >= first]
+        while begun < len(parts) and _span(parts[begun])[0] <= last:
+            met.append(parts[begun])
             begun += 1
-        invariant(met or count > 1, "a group of pieces has no piece")
-        if met:
-            pieces = tuple(group[at] for at in met)
-            yield Work(Way.RANGE, pieces, lo=first, hi=after - 1)
+        invariant(met or few or count > 1, "a group of pieces has no piece")
+        if met or few:
+            yield Work(Way.RANGE, (*few, *met), lo=first, hi=last)
+
+
+def _apart(
+    inline: list[PartDescriptor], stretches: list[tuple[int, int]]
+) -> Iterator[list[PartDescriptor]]:
+    """Inline rows range by range: they travel with tasks, and there may be thousands of these."""
+    if not inline or len(stretches) == 1:
+        yield from (inline for _ in stretches)
+        return
+    one = inline[0]
+    found = [_updates(each) for each in inline]
+    laid = lay_out(pa.concat_tables(found).combine_chunks(), one.schema)
+    for lo, hi in stretches:
+        rows = laid.between(lo, hi).updates
+        if not rows.num_rows:
+            yield []
+            continue
+        piece = inline_of(rows, one.schema)
+        # Tasks leave out what is of other ranges, so more than their own does no harm.
+        yield inline if piece is None else [replace(one, piece=piece)]
 
 
 def _nearest(starts: list[int], wanted: int, within: int) -> int:

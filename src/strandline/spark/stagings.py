@@ -6,7 +6,6 @@ that did not count are never referred to by anybody.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,8 +19,8 @@ from strandline.pipeline.bringing import brought, chunks_of
 from strandline.pipeline.meaning import packed_rows
 from strandline.spark.jobs import Jobs
 from strandline.spark.relations import quoted
+from strandline.spark.source_store import task_blob
 from strandline.spark.worker import numbers_in, partition_number, reporting
-from strandline.store.locate import open_blob
 from strandline.store.retry import Backoff
 from strandline.system import SystemRandom, SystemTasks
 
@@ -118,7 +117,7 @@ def stage_files(
 
 
 def _answer(table: Told, chunks: Iterable[pa.Table]) -> pa.RecordBatch:
-    blob = _blob(table.url)
+    blob = task_blob(table.url)
     refs = tuple(_put(blob, table, rows) for rows in chunks)
     return pa.record_batch([pa.array([_encoder.encode(refs)], pa.binary())], ["answer"])
 
@@ -138,11 +137,6 @@ def _put(blob: Blob, table: Told, rows: pa.Table) -> StagedRef:
     raise NotAppliedError(
         f"rows of {table.pipeline} could not be staged: the store did not take them"
     )
-
-
-@lru_cache(maxsize=4)
-def _blob(url: str) -> Blob:
-    return open_blob(url)
 
 
 def _check_visible(store: Store, refs: Iterable[StagedRef]) -> None:

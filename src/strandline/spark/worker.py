@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 65_536
 _sites = msgspec.msgpack.Decoder(Site)
 _errands = msgspec.msgpack.Decoder(Errands)
-_merges = msgspec.msgpack.Decoder(tuple[Merge, ...])
+_merges = msgspec.msgpack.Decoder(Merge)
 _staged = msgspec.msgpack.Decoder(tuple[Staged, ...])
 
 
@@ -181,14 +181,15 @@ def under_names(
 
 
 def merge_units(
-    site: bytes, units: bytes, batches: Iterable[pa.RecordBatch]
+    site: bytes, parcels: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Each row is the number of a unit of compaction."""
+    """Each row is the number of what a task is told to merge."""
     with reporting():
         bench = bench_of(site)
-        listed = _merges.decode(units)
+        told = unwrap(parcels)
         for at in numbers_in(batches):
-            yield _answer(bench, replace(merged(bench, listed[at]), number=at))
+            unit = _merges.decode(told.of(at, bench.get_range))
+            yield _answer(bench, replace(merged(bench, unit), number=at))
 
 
 def place_parts(
