@@ -23,7 +23,7 @@ from strandline.errors import UsageError
 from strandline.handles.store import Store
 from strandline.heart import OutsideHeart
 from strandline.journal.timeline import timeline_of
-from strandline.shard.env import Env
+from strandline.shard.env import Env, Home
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
@@ -65,6 +65,7 @@ def open_store(
     if config.lease_ms is not None:
         settings = replace(settings, lease_ms=config.lease_ms)
     clock, tasks, random = SystemClock(), SystemTasks(), SystemRandom()
+    pid = os.getpid()
     objects: Blob
     consensus: Consensus
     if location.kind is Kind.MEMORY:
@@ -80,8 +81,8 @@ def open_store(
         metrics=Metrics(),
         settings=settings,
         timelines=lambda name: timeline_of(env, name),
+        home=Home(str(location), lambda: os.getpid() == pid),
     )
-    pid = os.getpid()
     owner = f"{socket.gethostname()} {pid}"
 
     def new_heart(lease_ms: int) -> Heart:
@@ -93,7 +94,6 @@ def open_store(
         env,
         new_heart,
         url=str(location),
-        is_here=lambda: os.getpid() == pid,
         new_table=_open_table,
         new_pipeline=_open_pipeline,
     )

@@ -92,13 +92,6 @@ def test_a_closed_store_says_so(lab: Lab) -> None:
         opened.shard("orders")
 
 
-def test_a_forked_child_may_not_use_its_parents_leases(lab: Lab) -> None:
-    opened = new_store(lab, here=False)
-    with pytest.raises(HandleClosedError, match="fork"):
-        opened.shard("orders")
-    opened.leases.close()
-
-
 def test_closing_gives_back_readers_and_writers(lab: Lab) -> None:
     with new_store(lab) as opened:
         shard = opened.shard("orders", schema=COLUMNS, key=["id"])

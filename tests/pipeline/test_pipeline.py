@@ -75,6 +75,39 @@ def test_the_program_on_record_is_used_where_none_is_given(store: Store) -> None
         assert again.query("SELECT COUNT(*) AS n FROM orders").num_rows == 1
 
 
+def test_a_forked_child_is_refused_by_name_and_ends_nothing_of_its_parent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop(store) as pipeline:
+        pipeline.run(until_idle=True)
+        pipeline.start()
+        work = pipeline.transaction()
+        work.insert("notes", [{"id": 1, "note": "a"}])
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: 0)
+            for call in (
+                pipeline.run,
+                pipeline.step,
+                pipeline.stop,
+                pipeline.pause,
+                pipeline.wait,
+                pipeline.checkpoint,
+                pipeline.status,
+                pipeline.history,
+                pipeline.transaction,
+                work.commit,
+                lambda: pipeline.query("SELECT COUNT(*) AS n FROM orders"),
+                lambda: pipeline.table("orders"),
+            ):
+                with pytest.raises(HandleClosedError, match="open the store again"):
+                    call()
+            with pytest.raises(KeyError), work:
+                raise KeyError
+            pipeline.close()
+        pipeline.stop()
+        assert work.commit() == 4
+
+
 def test_the_same_program_as_objects_is_the_same_pipeline(store: Store) -> None:
     with shop(store) as first:
         first.run(transactions=1)

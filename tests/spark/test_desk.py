@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.errors import BoundsError, UsageError
+from strandline.errors import BoundsError, HandleClosedError, UsageError
 from strandline.spark.desk import KEPT_MS, Desk
 from strandline.spark.instruction import Site, decode_ground
 from strandline.spark.plan import Gathered
+from strandline.spark.table import Table
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -52,6 +53,24 @@ def test_a_writer_that_was_closed_is_replaced(desk):
     desk.close()
     second = desk.stand(schema)
     assert second.writer.id != first.writer.id
+
+
+def test_a_forked_child_is_refused_before_it_asks_spark_and_closes_nothing(desk, monkeypatch):
+    table, keys = Table(desk), pa.table({"k": [1]})
+    stand = desk.stand(desk.shard.state().schema)
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: 0)
+        for call in (
+            table.df,
+            lambda: table.changes(0),
+            lambda: table.lookup(keys),
+            lambda: table.lookup_arrow(keys),
+            lambda: table.compact(None),
+        ):
+            with pytest.raises(HandleClosedError, match="open the store again"):
+                call()
+        table.close()
+    assert desk.stand(desk.shard.state().schema) is stand
 
 
 def test_what_only_jobs_read_goes_with_the_table_that_had_it_put(desk):

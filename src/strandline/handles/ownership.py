@@ -77,7 +77,7 @@ class TimelineOwner:
         If it can't be told whether they are there, this owner can't commit any more: rows that
         land later must not change what was committed without them. Own the timeline again.
         """
-        with self._turn, self._entitled():
+        with self._alone():
             self._stage(shard, rows)
 
     def commit(self, upper: Time | None = None) -> Tick:
@@ -86,7 +86,7 @@ class TimelineOwner:
         If it can't be told whether that happened, this owner is of no more use: what it staged
         then could change what was committed. Own the timeline again, and look where it is.
         """
-        with self._turn, self._entitled():
+        with self._alone():
             return self._commit(upper)
 
     def _stage(self, shard: str, rows: pa.Table) -> None:
@@ -147,6 +147,12 @@ class TimelineOwner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._timeline.env.home.check()
+        with self._turn, self._entitled():
+            yield
 
     @contextmanager
     def _entitled(self) -> Iterator[None]:

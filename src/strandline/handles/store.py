@@ -116,7 +116,6 @@ class Store:
         new_heart: Callable[[int], Heart],
         *,
         url: str,
-        is_here: Callable[[], bool] = lambda: True,
         new_table: NewTable | None = None,
         new_pipeline: NewPipeline | None = None,
     ) -> None:
@@ -127,7 +126,6 @@ class Store:
         self.upkeep = Upkeep(env, self.leases)
         self._machines: dict[str, Machine] = {}
         self._guard = env.tasks.condition()
-        self._is_here = is_here
         self._closed = False
         self._new_table = new_table
         self._new_pipeline = new_pipeline
@@ -243,7 +241,7 @@ class Store:
 
     def close(self) -> None:
         """Give back every lease of this process. Repeating it is harmless."""
-        if self._closed or not self._is_here():
+        if self._closed or not self.env.home.is_here():
             return
         for pipeline in self._pipelines:
             pipeline.close()
@@ -267,11 +265,7 @@ class Store:
     def _check_open(self) -> None:
         if self._closed:
             raise HandleClosedError(f"store {self.url} was closed")
-        if not self._is_here():
-            raise HandleClosedError(
-                f"store {self.url} was opened by another process: leases do not survive a fork; "
-                "open the store again in this process"
-            )
+        self.env.home.check()
 
 
 def _mark(env: Env) -> StoreMark:

@@ -301,6 +301,8 @@ class Writer:
 
     def close(self) -> None:
         """Give the lease back; what is being appended ends first. Repeating it is harmless."""
+        if not self._machine.env.home.is_here():
+            return
         with self._turn:
             while self._busy:
                 self._turn.wait()
@@ -326,6 +328,7 @@ class Writer:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        self._machine.env.home.check()
         with self._turn:
             while self._busy:
                 self._turn.wait()

@@ -128,6 +128,11 @@ class Handles:
         self._committed: dict[int, str] = {}
         """By slot, handles that were seen there when they had a time."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that opened the store, and no forked child of it."""
+        return self._env.home.is_here()
+
     def open(self, look: Callable[[], Standing]) -> str:
         """A new handle; durable when it returns. `look` reads the journal: after the slots, so
         that a handle which was closed meanwhile is not taken for one that was forgotten."""

@@ -179,6 +179,7 @@ class Life:
         return self._replicas[-1]
 
     def _running(self) -> Runner:
+        self._env.home.check()
         if self._runner is None:
             raise UsageError(f"no replica of pipeline {self._pipeline} runs in this process")
         return self._runner

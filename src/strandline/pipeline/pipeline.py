@@ -387,7 +387,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop the replica of this process, if there is one. Repeating it is harmless."""
-        if self._closed:
+        if self._closed or not self.store.env.home.is_here():
             return
         self._closed = True
         self._life.close()
@@ -491,3 +491,4 @@ class Pipeline:
     def _check_open(self) -> None:
         if self._closed:
             raise HandleClosedError(f"pipeline {self.name} was closed")
+        self.store.env.home.check()

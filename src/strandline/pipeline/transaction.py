@@ -147,7 +147,7 @@ class Transaction:
             return
         if kind is None:
             self.commit()
-        else:
+        elif self._handles.is_here:  # A forked child that fails must not end what its parent does.
             self.abort()
 
     def __repr__(self) -> str:

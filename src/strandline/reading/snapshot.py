@@ -189,6 +189,7 @@ class Snapshot:
     def _check_open(self) -> None:
         if self._closed:
             raise HandleClosedError(f"{self!r} was closed: take a new one")
+        self._lease.machine.env.home.check()
         if self._read is None and self._missing == set() and self._listed.parts:
             raise HandleClosedError(f"all parts of {self!r} were handed on: take a new one")
 

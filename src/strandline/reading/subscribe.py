@@ -52,13 +52,19 @@ class Subscription:
     def __init__(self, machine: Machine, feed: Feed) -> None:
         self.as_of = feed.as_of
         self._machine = machine
-        self._feed = feed
+        self._begun = feed
         alive = ref(self)
         feed.begin(lambda: alive() is not None)
 
     @property
+    def _feed(self) -> Feed:
+        """What runs behind all calls; not in a forked child, where they would wait for ever."""
+        self._machine.env.home.check()
+        return self._begun
+
+    @property
     def shard(self) -> str:
-        return self._feed.shard
+        return self._begun.shard
 
     @property
     def frontier(self) -> Frontier:
@@ -67,7 +73,7 @@ class Subscription:
         It moves with the `Progress` that you take, or with what workers report as arrived, and
         stays where it is when you close: to go on from here later misses nothing.
         """
-        return self._feed.frontier
+        return self._begun.frontier
 
     def status(self) -> Status:
         """How it is: running, waiting for its consumer, stalled and why, or closed."""
@@ -115,11 +121,13 @@ class Subscription:
 
     def stop(self) -> None:
         """Press every button: everything is let go of, within a second."""
-        self._feed.stop()
+        if self._machine.env.home.is_here():
+            self._begun.stop()
 
     def close(self) -> None:
         """Stop, and return once the store knows that nothing is held. Harmless to repeat."""
-        self._feed.close()
+        if self._machine.env.home.is_here():
+            self._begun.close()
 
     def take(self, worker: int, timeout_ms: int | None) -> PartDescriptor | None:
         """What a worker is to fetch next; `None` at the end, or when it has pressed."""

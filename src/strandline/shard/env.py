@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from strandline.errors import MaybeAppliedError, NotAppliedError
+from strandline.errors import HandleClosedError, MaybeAppliedError, NotAppliedError
 from strandline.store.retry import Backoff
 
 if TYPE_CHECKING:
@@ -24,6 +24,33 @@ _Answer = TypeVar("_Answer")
 PATIENCE = Backoff(first_ms=2, factor=2.0, cap_ms=1_000)
 
 
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The process that opened a store: nobody else may use what came of it.
+
+    In a forked child nothing renews the leases, nothing moves them forward, and the locks are as
+    they were at the fork. So what begins with a handle asks here first, before it takes a lock;
+    what ends with one does nothing there, for what it holds is the parent's.
+    """
+
+    store: str = "memory://"
+    is_here: Callable[[], bool] = _always
+
+    def check(self) -> None:
+        if not self.is_here():
+            raise HandleClosedError(
+                f"store {self.store} was opened by another process: leases do not survive a fork; "
+                "open the store again in this process"
+            )
+
+
+_ANYWHERE = Home()
+
+
 @dataclass(frozen=True, slots=True)
 class Env:
     """One process's view of one store."""
@@ -37,6 +64,7 @@ class Env:
     settings: Settings
     timelines: Callable[[str], Timeline]
     """Finds the timeline that a shard is attached to."""
+    home: Home = _ANYWHERE
 
     def patient(self, call: Callable[[], _Answer], *, shard: str = "") -> _Answer:
         """Repeat a call that may be repeated until it answers, within the read deadline.
@@ -55,6 +83,7 @@ class Env:
         errors: tuple[type[NotAppliedError | MaybeAppliedError], ...],
         shard: str,
     ) -> _Answer:
+        self.home.check()
         deadline = self.clock.monotonic_ms() + self.settings.read_deadline_ms
         attempt = 0
         while True:

@@ -99,8 +99,9 @@ class ReadLease:
         return Pin(self, seqno)
 
     def unpin(self, seqno: int) -> None:
-        with self._leases.changed:
-            self.holds.unpin(seqno)
+        if self.machine.env.home.is_here():
+            with self._leases.changed:
+                self.holds.unpin(seqno)
 
     def state_from(self, seqno: int) -> State:
         """The newest version; never one from before the pin, which may name deleted objects."""
@@ -136,6 +137,7 @@ class ReadLease:
         """Raise if this lease is closed or known to be lost."""
         if self.closed:
             raise HandleClosedError(f"shard {self.machine.name}: this reader was closed")
+        self.machine.env.home.check()
         if self.heart.lost and not self.lost:
             self.mark_lost("its process did not renew it in time")
         if self.lost:
@@ -181,6 +183,7 @@ class WriteLease:
     def check(self) -> None:
         if self.closed:
             raise HandleClosedError(f"shard {self.machine.name}: this writer was closed")
+        self.machine.env.home.check()
         if self.heart.lost:
             raise LeaseLostError(
                 f"shard {self.machine.name}: the lease of writer {self.id} was lost, its process "

@@ -67,6 +67,7 @@ class Leases:
         heart: Heart | None = None,
     ) -> ReadLease:
         """Register a reader; `since=None` holds only objects back, never history."""
+        self.env.home.check()
         heart = heart or self._heart(lease_ms)
         reader_id = f"r{self.env.random.token()}"
         release = c.Release(readers=(reader_id,))
@@ -120,6 +121,7 @@ class Leases:
         return lease
 
     def writer(self, machine: Machine, *, purpose: str = "") -> WriteLease:
+        self.env.home.check()
         heart = self._heart(None)
         writer_id = f"w{self.env.random.token()}"
         release = c.Release(writers=(writer_id,))
@@ -127,16 +129,20 @@ class Leases:
         return WriteLease(self, machine, heart, writer_id)
 
     def release(self, lease: ReadLease) -> None:
+        if not self.env.home.is_here():
+            return
         with self.changed:
             self._readers.pop(lease.id, None)
         self._give_back(lease.machine, c.Release(readers=(lease.id,)))
         self.env.metrics.set("readers", len(self._readers))
 
     def release_writer(self, lease: WriteLease) -> None:
-        self._give_back(lease.machine, c.Release(writers=(lease.id,)))
+        if self.env.home.is_here():
+            self._give_back(lease.machine, c.Release(writers=(lease.id,)))
 
     def sync(self, machine: Machine) -> None:
         """Commit what the readers of one shard could let go of; callers join each other."""
+        self.env.home.check()
         with self.changed:
             while machine.name in self._syncing:
                 self.changed.wait()
@@ -150,10 +156,13 @@ class Leases:
 
     def bury(self, machine: Machine) -> None:
         """Drop the readers and writers of a shard whose processes are gone, or terms ended."""
+        self.env.home.check()
         self._expire(machine, self.undertaker.over(_pulses(machine.state) - self.pulses()))
 
     def close(self) -> None:
         """Give everything back, then let the hearts stop."""
+        if not self.env.home.is_here():
+            return
         self._stop.set()
         self._task.join()
         with self.changed:

@@ -89,6 +89,7 @@ class Machine:
 
     def refresh(self) -> State:
         """The newest version there is."""
+        self.env.home.check()
         state = self._load()
         if state is None:
             raise NotFoundError(f"shard {self.name} does not exist in this store")
@@ -96,6 +97,7 @@ class Machine:
 
     def commit(self, command: c.Command) -> tuple[c.Outcome, State]:
         """Carry a command out; returns what came of it and the state that shows it."""
+        self.env.home.check()
         if self._seen is None and not isinstance(command, c.Create):
             self.refresh()
         now = self.env.clock.monotonic_ms()

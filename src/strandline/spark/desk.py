@@ -163,6 +163,8 @@ class Desk:
 
     def close(self) -> None:
         """Give back the writer's lease and what DataFrames keep. Repeating it is harmless."""
+        if not self.env.home.is_here():
+            return
         with self._guard:
             stands, self._stands = self._stands, {}
             kept, self._kept = self._kept, []

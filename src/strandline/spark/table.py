@@ -65,7 +65,7 @@ class Table:
         with `with`, when you are done. After that, objects that were merged into others may be
         gone, which Spark says.
         """
-        session = _session(None, spark)
+        session = self._session(None, spark)
         self._desk.check_visible()
         view = self._kept(as_of)
         time = settled_time(self.name, view, as_of)
@@ -79,7 +79,7 @@ class Table:
         Rows have `_time` and `_diff`; there are none where `end` is not past `start`. What is read
         is kept as for `df`.
         """
-        session = _session(None, spark)
+        session = self._session(None, spark)
         self._desk.check_visible()
         start = valid_time(start, "start")
         end = None if end is None else valid_time(end, "end")
@@ -158,7 +158,7 @@ class Table:
         What it costs follows the keys, not the table. The rows stay what they are, however often
         the DataFrame is used; if they are many, for as long as the table is open.
         """
-        session = _session(keys, spark)
+        session = self._session(keys, spark)
         found = lookup(self._desk, self._jobs(session), keys, as_of)
         return _frame(session, found)
 
@@ -170,7 +170,7 @@ class Table:
         spark: SparkSession | None = None,
     ) -> pa.Table:
         """The same as an Arrow table in this process."""
-        session = _session(keys, spark)
+        session = self._session(keys, spark)
         return lookup(self._desk, self._jobs(session), keys, as_of).to_arrow(self._desk)
 
     def compact(self, spark: SparkSession, *, full: bool = False) -> None:
@@ -208,7 +208,15 @@ class Table:
                 )
         return self._desk.kept_view()
 
+    def _session(
+        self, keys: DataFrame | pa.Table | None, spark: SparkSession | None
+    ) -> SparkSession:
+        # First: in a forked child, the way to Spark's JVM is that of the parent.
+        self._desk.env.home.check()
+        return _session(keys, spark)
+
     def _jobs(self, spark: SparkSession) -> Jobs:
+        self._desk.env.home.check()
         return Jobs(spark, self._desk.shard.id, self._slots)
 
 

@@ -19,7 +19,7 @@ from strandline.handles.write import Writer
 from strandline.journal.timeline import timeline_of
 from strandline.model.schema import Schema
 from strandline.shard import command as c
-from strandline.shard.env import Env
+from strandline.shard.env import Env, Home
 from strandline.shard.frontiers import visible
 from strandline.shard.leases import Leases
 from strandline.shard.machine import Machine
@@ -31,6 +31,8 @@ from strandline.store.memory import MemoryBlob, MemoryConsensus
 from strandline.system import SystemClock, SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline.model.frontier import Frontier
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -123,11 +125,10 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids), "name": ["x"] * len(ids)}, schema=COLUMNS)
 
 
-def new_store(lab: Lab, *, here: bool = True) -> Store:
-    env = lab.env()
+def new_store(lab: Lab, *, is_here: Callable[[], bool] = lambda: True) -> Store:
+    env = replace(lab.env(), home=Home(is_here=is_here))
     return Store(
         env,
         lambda ms: TaskHeart(env.consensus, env.tasks, env.random, lease_ms=ms, owner="a test"),
         url="memory://",
-        is_here=lambda: here,
     )
