@@ -23,6 +23,7 @@ from strandline.errors import UsageError
 from strandline.handles.store import Store
 from strandline.heart import OutsideHeart
 from strandline.journal.timeline import timeline_of
+from strandline.model.equality import leave_threads_behind
 from strandline.shard.env import Env, Home
 from strandline.shard.metrics import Metrics
 from strandline.shard.pulses import TaskHeart
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from strandline.spark.table import Table
     from strandline.store.blob import Blob
     from strandline.store.consensus import Consensus
+
+os.register_at_fork(after_in_child=leave_threads_behind)
 
 
 def open_store(

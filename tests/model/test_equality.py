@@ -8,7 +8,14 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from strandline.model.equality import comparable, frame_of, names_of
+from strandline.errors import UsageError
+from strandline.model.equality import (
+    _Threads,
+    comparable,
+    frame_of,
+    leave_threads_behind,
+    names_of,
+)
 
 NAN = float("nan")
 MOMENTS = [dt.datetime(2024, 1, n, tzinfo=dt.UTC) for n in (1, 2)]
@@ -55,3 +62,16 @@ def test_columns_are_told_apart_whatever_they_are_called() -> None:
 def test_a_type_that_is_compared_as_it_is_stays() -> None:
     column = pa.chunked_array([[1, 2]])
     assert comparable(column) is column
+
+
+def test_a_forked_child_of_one_that_has_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"x": [1, 1]})
+    monkeypatch.setattr(_Threads, "begun", False)
+    monkeypatch.setattr(_Threads, "left_behind", False)
+    leave_threads_behind()
+    assert frame_of(rows).height == 2
+    leave_threads_behind()
+    for _ in range(2):  # Its own children are no better off.
+        with pytest.raises(UsageError, match="'spawn'"):
+            frame_of(rows)
+        leave_threads_behind()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as is_
 
+from strandline.errors import UsageError
 from strandline.model.valuehash import value_hashes
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ _PLAINER = (
 )
 
 
+class _Threads:
+    """Those of Polars in this process."""
+
+    begun = False
+    left_behind = False
+
+
 def names_of(rows: pa.Table) -> list[str]:
     """What the columns of `rows` are called in a frame of them."""
     return [f"c{n}" for n in range(rows.num_columns)]
@@ -32,7 +40,8 @@ def names_of(rows: pa.Table) -> list[str]:
 
 def frame_of(rows: pa.Table, **more: pa.ChunkedArray | I64) -> pl.DataFrame:
     """The rows for Polars, under `names_of` them, beside more columns of the same length."""
-    # Polars starts threads when it is imported, which a forked child would not have.
+    _begin_threads()
+    # Polars may start threads when it is imported, which a forked child would not have.
     import polars as pl  # noqa: PLC0415
 
     columns = dict(zip(names_of(rows), map(comparable, rows.columns), strict=True))
@@ -40,6 +49,22 @@ def frame_of(rows: pa.Table, **more: pa.ChunkedArray | I64) -> pl.DataFrame:
     if not isinstance(frame, pl.DataFrame):
         raise TypeError("a table did not become a frame")
     return frame
+
+
+def leave_threads_behind() -> None:
+    """To be called in a forked child: no thread but the one that forked goes with it."""
+    _Threads.left_behind = _Threads.begun
+
+
+def _begin_threads() -> None:
+    """Refuse where Polars would wait for ever."""
+    if _Threads.left_behind:
+        raise UsageError(
+            "this process was forked from one that had read or merged rows, and lacks the threads "
+            "for that: start processes with multiprocessing's 'spawn', or fork before the first "
+            "store is used"
+        )
+    _Threads.begun = True
 
 
 def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
