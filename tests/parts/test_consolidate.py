@@ -150,6 +150,30 @@ def test_more_retractions_than_rows_are_kept_as_updates_and_refused_as_a_table()
         expand(found, "shard t")
 
 
+HUGE = st.sampled_from([-(2**63), -(2**62), -(2**32), -1, 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), HUGE), max_size=6))
+def test_sums_are_those_of_whole_numbers_or_an_error_and_never_others(some):
+    layout = pa.schema([("k", pa.int64()), ("_diff", pa.int64())])
+    updates = pa.Table.from_pylist([{"k": key, "_diff": diff} for key, diff in some], layout)
+    sums: Counter = Counter()
+    for key, diff in some:
+        sums[key] += diff
+    if all(-(2**63) <= each < 2**63 for each in sums.values()):
+        found = {row["k"]: row["_diff"] for row in consolidate(updates).to_pylist()}
+        assert found == {key: each for key, each in sums.items() if each}
+    else:
+        with pytest.raises(UsageError, match="more than 64 bits"):
+            consolidate(updates)
+
+
+def test_what_has_no_columns_is_summed_as_carefully():
+    with pytest.raises(UsageError, match="1 rows add up"):
+        consolidate(pa.table({"_diff": [2**62, 2**62]}))
+
+
 ROWS = st.tuples(st.integers(0, 3), st.sampled_from(["a", "b", None]))
 
 

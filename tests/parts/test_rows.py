@@ -11,7 +11,7 @@ from strandline.model.digest import Digest
 from strandline.model.frontier import TIME_MAX, Frontier
 from strandline.model.rowhash import row_base
 from strandline.model.schema import Schema
-from strandline.parts.rows import Checked, check_interval, check_rows, restamped
+from strandline.parts.rows import DIFF_MAX, Checked, check_interval, check_rows, restamped
 
 SCHEMA = Schema.create(pa.schema([("k", pa.int64()), ("v", pa.string())]), ("k",))
 ROWS = pa.table({"k": [1, 2, 3], "v": ["a", None, "c"]})
@@ -96,6 +96,8 @@ def test_restamped_updates_equal_those_checked_at_the_other_time():
         (updates([2**63 - 1], [1]), BoundsError, "row 0"),
         (updates([5, None], [1, 1]), BoundsError, "row 1 .* null in _time"),
         (updates([5, 5, 5], [1, 1, None]), SchemaError, "row 2 .* null in _diff"),
+        (updates([5, 5], [DIFF_MAX, DIFF_MAX + 1]), SchemaError, "row 1 .* _diff 2147483648.*seve"),
+        (updates([5, 5], [1, -(2**63)]), SchemaError, "row 1 .* _diff -9223372036854775808"),
         (ROWS, BoundsError, "without a _time column"),
         (pa.table({"k": [1], "v": ["a"], "_time": [5.0]}), BoundsError, "whole numbers"),
         (
@@ -118,6 +120,11 @@ def test_restamped_updates_equal_those_checked_at_the_other_time():
 def test_what_does_not_fit_is_refused_by_name(rows: object, error: type[Exception], words: str):
     with pytest.raises(error, match=words):
         check(rows, upper=9)
+
+
+def test_diffs_are_taken_up_to_their_bound():
+    checked = check(updates([5, 5], [DIFF_MAX, -DIFF_MAX]))
+    assert checked.updates["_diff"].to_pylist() == [DIFF_MAX, -DIFF_MAX]
 
 
 def test_a_closing_append_takes_any_time_from_lower_on():

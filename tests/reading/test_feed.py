@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from strandline.errors import CorruptionError, InvariantError, StrandlineError
+from strandline.errors import CorruptionError, InvariantError, StrandlineError, UsageError
 from strandline.handles.write import Writer
 from strandline.model.frontier import Frontier
 from strandline.reading import feed, lister
@@ -153,16 +153,26 @@ def test_a_listing_error_whose_handler_raises_keeps_no_lease(
     assert not desk.readers()
 
 
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (pa.ArrowInvalid("offset overflow while concatenating arrays"), InvariantError),
+        (UsageError("they overflow"), UsageError),
+    ],
+)
 def test_rows_that_can_not_be_summed_are_an_error_and_no_silence(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    told: type[StrandlineError],
 ) -> None:
     desk.fill(0, 2)
 
     def too_large(*_: object) -> None:
-        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        raise raised
 
     monkeypatch.setattr(feed, "stamped", too_large)
     with desk.subscribe() as subscription:
-        with pytest.raises(InvariantError, match="offset overflow"):
+        with pytest.raises(told, match="overflow"):
             subscription.poll(10_000)
         assert subscription.frontier == Frontier(0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from pyspark.errors import PySparkException
 
 import strandline
 from strandline.errors import UsageError
@@ -142,6 +143,18 @@ def test_both_engines_agree_on_every_operation(
             assert counted(listed(fast.consolidate(twice))) == counted(again)
 
         agree()
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_sum_beyond_64_bits_is_an_error_in_every_session(spark, tmp_path, conf, ansi):
+    conf("spark.sql.ansi.enabled", ansi)
+    with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
+        engine = SparkEngine(spark, store)
+        summed = spark.createDataFrame([(1, 7), (1, -7), (2, 3)], "k bigint, _diff bigint")
+        assert listed(engine.consolidate(summed)) == [{"k": 2, "_diff": 3}]
+        beyond = spark.createDataFrame([(1, 2**62), (1, 2**62)], "k bigint, _diff bigint")
+        with pytest.raises(PySparkException, match="more than 64 bits"):
+            engine.consolidate(beyond).collect()
 
 
 def test_an_order_that_is_stored_drops_what_comes_late(spark, tmp_path):

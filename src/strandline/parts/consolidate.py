@@ -5,7 +5,8 @@
     overlay(base, u)    rows(base) + u, where only rows of the base that u may retract are summed
 
 Rows are equal as `equality` has it: null equals null, NaN equals NaN, and -0.0 equals 0.0; of equal
-rows the first one stays. Order is kept: rows come in the order of their first occurrence.
+rows the first one stays. Order is kept: rows come in the order of their first occurrence. A sum
+that 64 bits can't hold is an error, and never another number.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ I64: TypeAlias = npt.NDArray[np.int64]
 
 _TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
 _DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
+_LOW_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +138,35 @@ def _sums(keys: pa.Table, diffs: pa.ChunkedArray) -> tuple[I64, I64]:
     import polars as pl  # noqa: PLC0415 - as late as in `equality`
 
     names = names_of(keys)
-    frame = frame_of(keys, diff=diffs, position=np.arange(len(diffs), dtype=np.int64))
-    totals = (pl.col("position").min(), pl.col("diff").sum())
+    halves = _halves(diffs)
+    frame = frame_of(keys, diff=diffs, position=np.arange(len(diffs), dtype=np.int64), **halves)
+    totals = (pl.col("position").min(), *(pl.col(name).sum() for name in ("diff", *halves)))
     groups = frame.group_by(names).agg(*totals) if names else frame.select(*totals)
+    if halves:
+        _check_sums(groups["high"].to_numpy(), groups["low"].to_numpy())
     kept = groups.filter(pl.col("diff") != 0).sort("position")
     return kept["position"].to_numpy(), kept["diff"].to_numpy()
+
+
+def _halves(diffs: pa.ChunkedArray) -> dict[str, I64]:
+    """The upper and the lower bits of each diff; none where no sum can be too large anyway."""
+    bounds = pc.min_max(diffs).as_py()
+    largest = max(-bounds["min"], bounds["max"])
+    if largest * len(diffs) < 2**63:
+        return {}
+    each: I64 = diffs.to_numpy()
+    return {"high": each >> _LOW_BITS, "low": each & (2**_LOW_BITS - 1)}
+
+
+def _check_sums(high: I64, low: I64) -> None:
+    """Refuse sums, given as those of their halves, that 64 bits can't hold."""
+    high = high + (low >> _LOW_BITS)
+    beyond = int(((high < -(2**31)) | (high >= 2**31)).sum())
+    if beyond:
+        raise UsageError(
+            f"the {DIFF} of {beyond} rows add up to more than 64 bits can hold, so nobody can tell "
+            "how often they are there: read another time, or leave them out by a filter"
+        )
 
 
 def _fingerprints(table: pa.Table, names: Sequence[str]) -> pa.ChunkedArray | pa.Array:

@@ -4,7 +4,7 @@
     ----------  ------------------------------------------------------------------------
     columns     the schema's columns, in its order and types, values unchanged
     `_time`     as it is, within `[lower, upper)`; left out: the only time there is
-    `_diff`     as it is; left out: +1; rows with 0 say nothing and go
+    `_diff`     as it is, up to `DIFF_MAX` either way; left out: +1; rows with 0 say nothing and go
 
 Nothing is guessed and nothing is corrected silently: whatever does not fit is refused, with the
 number of the first row that does not.
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
     from strandline.model.schema import Schema
     from strandline.model.valuehash import I64, U64
+
+
+DIFF_MAX = 2**31 - 1
+"""How often one update may add a row or take it back: billions of them still add up in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,14 @@ def _times(given: pa.Table, lower: Time, upper: Frontier) -> I64:
 
 
 def _diffs(given: pa.Table) -> I64:
-    return _integers(given, DIFF_COLUMN, SchemaError)
+    diffs = _integers(given, DIFF_COLUMN, SchemaError)
+    if len(diffs) and not (diffs.min() >= -DIFF_MAX and diffs.max() <= DIFF_MAX):
+        row = int(np.flatnonzero((diffs < -DIFF_MAX) | (diffs > DIFF_MAX))[0])
+        raise SchemaError(
+            f"row {row} (counted from 0) has {DIFF_COLUMN} {diffs[row]}, which is beyond "
+            f"{DIFF_MAX} either way: give it as several rows"
+        )
+    return diffs
 
 
 def _integers(given: pa.Table, name: str, error: Callable[[str], Exception]) -> I64:

@@ -269,9 +269,11 @@ class Feed:
     def _arrived(self, descriptor: PartDescriptor, fetched: pa.Table) -> None:
         try:
             rows = stamped(descriptor, fetched)
-        except BUGS as error:
+        except (StrandlineError, *BUGS) as error:
             self._fetcher.settle(descriptor)
-            self.failed(descriptor, bug(f"{descriptor} could not be summed", error))
+            known = isinstance(error, StrandlineError)
+            what = f"{descriptor} could not be summed"
+            self.failed(descriptor, error if known else bug(what, error))
             return
         if not self.accounts.arrived(descriptor, rows):
             self._fetcher.settle(descriptor)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _ALL = Request(None, None)
+_BEYOND = f"the {DIFF_COLUMN} of a row add up to more than 64 bits can hold"
 
 
 class SparkEngine:
@@ -86,7 +87,9 @@ class SparkEngine:
         names = [name for name in updates.columns if name != DIFF_COLUMN]
         if any(field.dataType.typeName() == "map" for field in updates.schema.fields):
             raise SchemaError("Spark can't compare maps: consolidate them through a shard")
-        summed = updates.groupBy(*names).agg(F.sum(DIFF_COLUMN).alias(DIFF_COLUMN))
+        # Else a session without ANSI mode would go on with another number.
+        total = f"coalesce(try_sum(`{DIFF_COLUMN}`), raise_error('{_BEYOND}'))"
+        summed = updates.groupBy(*names).agg(F.expr(total).cast("bigint").alias(DIFF_COLUMN))
         return summed.where(F.col(DIFF_COLUMN) != 0)
 
     def digest(self, shard: str, as_of: Time) -> Digest:
