@@ -103,6 +103,20 @@ def test_a_killed_helper_is_replaced(consensus: Consensus, tmp_path: Path) -> No
     heart.stop()
 
 
+def test_a_goodbye_is_heard_although_a_forked_child_has_the_pipe(
+    consensus: Consensus, tmp_path: Path
+) -> None:
+    heart = _heart(consensus, tmp_path)
+    assert heart._helper.stdin is not None
+    # What a child that was forked meanwhile has, too.
+    inherited = os.dup(heart._helper.stdin.fileno())
+    _until(lambda: _read(consensus).counter >= 2)
+    helper = heart._helper
+    heart.stop()
+    os.close(inherited)
+    assert helper.returncode == 0  # It ended by itself, and was not killed in the end.
+
+
 def test_a_pulse_that_others_ended_is_reported_lost(consensus: Consensus, tmp_path: Path) -> None:
     heart = _heart(consensus, tmp_path)
     from strandline.shard.pulses import stop_pulse

@@ -4,7 +4,7 @@
     ------------                        ----------
     begins the pulse, starts helper ──► reads what to do from its standard input
     works, or is stuck in native code   beats four times per lease
-    says goodbye (closes the pipe)  ──► ends the pulse, exits
+    says goodbye through the pipe   ──► ends the pulse, exits
     dies                            ──► sees the pipe close or its parent change: the same
     asks `lost`                     ◄── writes one line when the pulse ended without it
 
@@ -98,8 +98,10 @@ class OutsideHeart:
         if self._stopped or os.getpid() != self._pid:
             return
         self._stopped = True
-        if self._helper.stdin is not None:
+        if self._helper.stdin is not None and not self._helper.stdin.closed:
+            # A word, because the pipe is not closed while a forked child has it, too.
             with suppress(OSError):
+                self._helper.stdin.write(b"\n")
                 self._helper.stdin.close()
         try:
             self._helper.wait(_GOODBYE_S)
@@ -164,7 +166,9 @@ def main() -> int:
     """The helper: beat until the parent is gone, then end its pulse."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    order = json.loads(sys.stdin.buffer.readline())
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as told:
+        # Without a buffer, so that what comes after this line is still in the pipe.
+        order = json.loads(told.readline())
     consensus = open_consensus(order["url"])
     slot, incarnation = slot_of(order["pulse"])
     pipe = sys.stdin.buffer.fileno()
@@ -179,8 +183,7 @@ def main() -> int:
         nonlocal gone
         left = duration_ms / 1000
         while left > 0 and not parent_gone():
-            if _readable(pipe, min(left, 1.0)) and os.read(pipe, 1) == b"":
-                gone = True
+            gone = _readable(pipe, min(left, 1.0))
             left -= 1.0
 
     alive = beat_until(
