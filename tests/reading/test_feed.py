@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 
-from strandline.errors import CorruptionError, InvariantError, StrandlineError, UsageError
+from strandline.errors import (
+    CorruptionError,
+    InvariantError,
+    StalledError,
+    StrandlineError,
+    UsageError,
+)
 from strandline.handles.write import Writer
 from strandline.model.frontier import Frontier
 from strandline.reading import feed, lister
-from strandline.reading.events import Progress, Updates
+from strandline.reading.events import Failure, Progress, Updates
 from strandline.reading.fetch import fetch_part
 from strandline.reading.subscribe import Subscription, start_subscription
 from strandline.reading.watch import Health
@@ -89,6 +96,76 @@ def test_s47_a_forgotten_subscription_that_had_raised_gives_back_what_it_held(
     desk.delete_part_of(2)
     _stalled(desk)
     _eventually(desk, lambda: not desk.readers())
+
+
+class OddError(StrandlineError):
+    """One that a worker has defined."""
+
+    def __init__(self, part: str, attempt: int) -> None:
+        super().__init__(f"{part} failed at attempt {attempt}")
+        self.attempt = attempt
+
+
+def _until_failure(subscription: Subscription) -> Iterator[object]:
+    for event in subscription:
+        yield event
+        if isinstance(event, Failure):
+            return
+
+
+def _signalled(desk: Desk) -> None:
+    subscription = desk.subscribe(snapshot=False, on_error="signal")
+    (failure,) = (event for event in _until_failure(subscription) if isinstance(event, Failure))
+    with pytest.raises(CorruptionError):
+        raise failure.error
+
+
+def _raised_again(desk: Desk) -> None:
+    subscription = desk.subscribe(snapshot=False)
+    with pytest.raises(CorruptionError) as first:
+        list(subscription)
+    with pytest.raises(CorruptionError):
+        raise first.value.__cause__ or first.value
+    with pytest.raises(StalledError) as then:
+        subscription.poll()
+    with pytest.raises(CorruptionError):
+        raise then.value.__cause__ or then.value
+
+
+def _reported_by_a_worker(desk: Desk) -> None:
+    subscription = desk.subscribe(snapshot=False)
+    worker = subscription.worker(0)
+    part = next(iter(worker))
+    with pytest.raises(OddError) as caught:
+        raise OddError(str(part), 3)
+    worker.failed(part, caught.value)
+
+
+@pytest.mark.parametrize("use", [_signalled, _raised_again, _reported_by_a_worker])
+def test_s47_an_error_that_somebody_raised_keeps_no_forgotten_subscription(
+    desk: Desk, use: Callable[[Desk], None]
+) -> None:
+    desk.fill(0, 3)
+    desk.delete_part_of(2)
+    use(desk)
+    gc.collect()
+    _eventually(desk, lambda: not desk.readers())
+
+
+def test_an_error_comes_out_as_what_it_was(desk: Desk) -> None:
+    desk.fill(0, 2)
+    with desk.subscribe(snapshot=False) as subscription:
+        worker = subscription.worker(0)
+        part = next(iter(worker))
+        given = OddError("it", 3)
+        given.add_note("on a Tuesday")
+        given.__cause__ = ValueError("why")
+        worker.failed(part, given)
+        with pytest.raises(OddError, match="it failed at attempt 3") as told:
+            list(subscription)
+    assert told.value is not given
+    assert (told.value.attempt, told.value.__notes__) == (3, ["on a Tuesday"])
+    assert told.value.__cause__ is given.__cause__
 
 
 def test_a_subscription_is_not_forgotten_while_one_of_its_workers_is_there(

@@ -259,4 +259,5 @@ class Accounts:
         except HandleClosedError:
             return  # Everything has arrived, so the lister gave the lease back, maybe just now.
         except LeaseLostError as error:
-            self._ledger.listing_failed(error)
+            # Its frames are those of whoever took the event.
+            self._ledger.listing_failed(error.with_traceback(None))

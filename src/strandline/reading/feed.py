@@ -6,13 +6,14 @@
     nobody any more               nobody can take what it brings: it lets go of everything, at the
                                   next look, as if it had been closed
 
-So the tasks here know the feed and never the handle, which is only noticed to be gone.
+So the tasks here know the feed and never the handle, which is only noticed to be gone. Errors are
+kept, too, and whoever raises one leaves frames on it that know the handle: so what comes in from
+outside is copied, and what goes out is a copy.
 """
 
 from __future__ import annotations
 
 import logging
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -222,8 +223,9 @@ class Feed:
 
     def failed(self, descriptor: PartDescriptor, error: Exception) -> None:
         """A worker could not read a part, and will not try again."""
-        known = error if isinstance(error, StrandlineError) else None
-        if known is None:
+        if isinstance(error, StrandlineError):
+            known = _copied(error).with_traceback(None)
+        else:
             known = CorruptionError(f"{descriptor} could not be read: {error!r}")
         reader = "" if self.lease is None else self.lease.id
         self.accounts.failed(descriptor, diagnose(self._machine, reader, descriptor, known))
@@ -297,9 +299,9 @@ class Feed:
             frontier = self.accounts.told
         _log.error("subscription to %s stopped at %s: %s", self.shard, frontier, error)
         if callable(how):
-            self._hand_over(error, how)
+            self._hand_over(_copied(error), how)
         elif how == "signal":
-            self.accounts.give(Failure(frontier, error))
+            self.accounts.give(Failure(frontier, _copied(error)))
         else:
             with self._changed:
                 self._error = error
@@ -315,19 +317,18 @@ class Feed:
             _log.exception("the error handler of the subscription to %s failed", self.shard)
 
     def _check_stalled(self) -> None:
-        if self._raised:
+        if self._raised and self._error is not None:
             raise StalledError(
                 f"subscription to {self.shard} is stalled at {self.accounts.given} and stays "
                 "there; close it and open a new one"
-            ) from self._error
+            ) from _copied(self._error)
         if self._options.on_error == "halt":
             self._raise_once()
 
     def _raise_once(self) -> None:
-        """Raise a copy: the traceback of ours would keep the frames that hold the handle."""
         if self._error is not None:
             self._raised = True
-            raise copy(self._error) from self._error.__cause__
+            raise _copied(self._error)
 
     def _run(self) -> None:
         """The listing task."""
@@ -376,3 +377,17 @@ class Feed:
             self._machine.env.metrics.add("stalls", self.shard)
             _log.warning("subscription to %s is %s", self.shard, stalled)
         self._stalled = stalled.health is Health.STALLED
+
+
+def _copied(error: StrandlineError) -> StrandlineError:
+    """The same error for somebody else, with its causes and where it was raised first.
+
+    Made without `__init__`: who fetches may report errors of classes that ask for more than words.
+    """
+    kind = type(error)
+    made = kind.__new__(kind, *error.args)
+    made.__dict__.update(error.__dict__)
+    cause = error.__cause__
+    if cause is not None:
+        made.__cause__ = _copied(cause) if isinstance(cause, StrandlineError) else cause
+    return made.with_traceback(error.__traceback__)
