@@ -212,6 +212,20 @@ def test_a_handler_that_raises_ends_no_task_and_keeps_no_lease(lab: Lab) -> None
     assert not desk.readers()
 
 
+def test_a_signal_that_raises_is_told_and_keeps_no_lease(desk: Desk) -> None:
+    desk.fill(0, 1)
+
+    def signal() -> bool:
+        raise AttributeError("a bug of whoever waits")
+
+    with (
+        desk.subscribe(start_signal=signal) as subscription,
+        pytest.raises(UsageError, match="start_signal of the"),
+    ):
+        subscription.poll(5_000)
+    assert not desk.readers()
+
+
 def test_a_listing_error_whose_handler_raises_keeps_no_lease(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

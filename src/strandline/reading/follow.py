@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.errors import MaybeAppliedError, NotAppliedError
+from strandline.errors import MaybeAppliedError, NotAppliedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,11 +71,20 @@ class Follower:
         poll_ms = self._machine.env.settings.poll_cap_ms
         while signal is not None and not self._accounts.over:
             self._hooks.look()
-            if signal() if callable(signal) else signal.wait(poll_ms):
+            if self._asked(signal) if callable(signal) else signal.wait(poll_ms):
                 break
             if callable(signal):
                 self._machine.env.tasks.sleep(poll_ms)
         return not self._accounts.over
+
+    def _asked(self, signal: Callable[[], bool]) -> bool:
+        try:
+            return signal()
+        except Exception as error:
+            name = self._machine.name
+            raise UsageError(
+                f"the start_signal of the subscription to {name} failed: {error!r}"
+            ) from error
 
     def _list(self) -> None:
         settings = self._machine.env.settings
