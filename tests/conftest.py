@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from strandline.testing.lab import Lab
+
+# A machine that is busy makes nothing wrong. All else stays as hypothesis has it, also in CI.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 # Lets tests import what they share.
 ROOT = str(Path(__file__).resolve().parents[1])
