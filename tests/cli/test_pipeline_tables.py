@@ -17,6 +17,7 @@ DOCUMENT = {
     "pipeline": "shop",
     "state": "stalled",
     "cause": f"SourceError: {EVIL}",
+    "readable": True,
     "paused": False,
     "epoch": 2,
     "program": "0123456789abcdef",

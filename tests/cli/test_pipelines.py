@@ -17,6 +17,7 @@ from strandline.pipeline.presence import Presence
 from strandline.pipeline.said import SILENT_MS, Said
 from strandline.pipeline.states import State
 from strandline.store.locate import CONSENSUS_FILE
+from strandline.testing.damage import damage_journal
 from strandline.testing.engines import arrow_engine
 
 
@@ -165,3 +166,25 @@ def test_subscribe_follows_a_view_by_its_name(run_shop):
     kinds = {json.loads(line)["kind"] for line in said.out.splitlines()}
     assert kinds == {"update", "progress"}
     assert run_shop.ask("subscribe", run_shop.lake, "nope", "--until", "4").code == 2
+
+
+def test_s84_a_damaged_journal_is_one_pipelines_trouble_and_the_others_are_told(run_shop):
+    run_shop.run("--until-idle", "--name", "other")
+    with open_store(run_shop.lake, upkeep=False) as store:
+        damage_journal(store.env, "other")
+    said = run_shop.ask("status", run_shop.lake, "--json")
+    broken, whole = said.json()["pipelines"]
+    assert said.code == 1
+    assert (broken["pipeline"], broken["state"], broken["readable"]) == ("other", "failed", False)
+    assert "pipeline other" in broken["cause"]
+    assert set(broken) == set(whole)
+    assert (whole["pipeline"], whole["state"], whole["committed"]) == ("shop", "stopped", 4)
+    shown = run_shop.ask("status", run_shop.lake)
+    assert [line.split()[:2] for line in shown.out.splitlines()[1:3]] == [
+        ["other", "failed"],
+        ["shop", "stopped"],
+    ]
+    assert "shop" in run_shop.ask("top", run_shop.lake, "--count", "1").out
+    alone = run_shop.ask("status", run_shop.lake, "other")
+    assert (alone.code, "failed: it can't be read" in alone.out) == (1, True)
+    assert run_shop.ask("status", run_shop.lake, "shop").code == 0

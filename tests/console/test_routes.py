@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.console.conftest import TEXT
 
+from strandline.testing.damage import damage_journal
 from strandline.testing.engines import arrow_engine
 
 ROWS = "/v1/pipelines/shop/tables/orders/rows"
@@ -193,3 +195,17 @@ def test_x11_what_is_too_long_or_too_deep_is_refused_and_is_no_failure_of_ours(s
         path = f"/v1/pipelines/shop/transactions/h{'9' * digits}-x"
         answer = served.client.ask("GET", path)
         assert (answer.status, answer.json()["error"]) == (404, "NotFoundError")
+
+
+def test_s84_metrics_tell_of_the_others_where_one_pipeline_can_not_be_read(served):
+    with served.store.pipeline("hurt", TEXT, engine=arrow_engine) as hurt:
+        hurt.transaction().commit()
+    damage_journal(served.store.env, "hurt")
+    served.pipeline.transaction().commit()
+    metrics = served.client.ask("GET", "/metrics")
+    text = metrics.body.decode()
+    assert metrics.status == 200
+    assert 'strandline_pipeline_unreadable{pipeline="hurt"} 1.0' in text
+    assert 'strandline_pipeline_unreadable{pipeline="shop"} 0.0' in text
+    assert 'strandline_pipeline_committed{pipeline="shop"} 1.0' in text
+    assert 'strandline_pipeline_committed{pipeline="hurt"}' not in text, "nobody knows it"

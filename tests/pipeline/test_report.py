@@ -9,14 +9,29 @@ import pytest
 from tests.pipeline.shop import TEXT, rig_of, run
 
 from strandline.connectors.position import Range
-from strandline.errors import NotFoundError, SinceError, SourceError
+from strandline.errors import (
+    CancelledError,
+    JournalError,
+    NotAppliedError,
+    NotFoundError,
+    SinceError,
+    SourceError,
+)
 from strandline.handles.store import Store
 from strandline.journal.next import Want
 from strandline.pipeline.place import placed
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
-from strandline.pipeline.report import history_of, overall, sink_sights, status_of
+from strandline.pipeline.report import (
+    PipelineStatus,
+    Unreadable,
+    each_for_itself,
+    history_of,
+    overall,
+    sink_sights,
+    status_of,
+)
 from strandline.pipeline.said import Said, Seen
 from strandline.pipeline.states import State
 from strandline.shard.state import State as ShardState
@@ -51,6 +66,24 @@ def replica(name: str, state: str, *, read_only: bool = False, cause: str = "") 
 def test_the_best_replica_decides(states: list[str], state: str) -> None:
     replicas = tuple(replica(str(at), each) for at, each in enumerate(states))
     assert overall(replicas)[0] == state
+
+
+@pytest.mark.parametrize("error", [NotAppliedError("away"), CancelledError("enough")])
+def test_what_is_not_the_pipelines_own_trouble_is_raised(error: Exception) -> None:
+    def ask() -> PipelineStatus:
+        raise error
+
+    with pytest.raises(type(error)):
+        each_for_itself("shop", ask)
+
+
+def test_a_pipeline_that_can_not_be_read_is_told_with_its_reason() -> None:
+    def ask() -> PipelineStatus:
+        raise JournalError("entry v4 is damaged")
+
+    assert each_for_itself("shop", ask) == Unreadable(
+        "shop", "it can't be read: entry v4 is damaged"
+    )
 
 
 def test_every_state_has_a_place() -> None:

@@ -81,6 +81,10 @@ def status_tables(document: Mapping[str, object]) -> list[Shown]:
     facts: list[tuple[str, str | Text]] = [
         ("pipeline", str(document["pipeline"])),
         ("state", _state(document)),
+    ]
+    if not document["readable"]:
+        return [pairs(facts)]
+    facts += [
         ("committed", f"up to {_last(document)}, {span(document['lag_seconds'])} ago"),
         ("sealed", "nothing" if sealed is None else f"{sealed}, being computed"),
         ("checkpoint", "none yet" if checkpoint is None else f"at {checkpoint}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.live import Live
@@ -19,7 +20,8 @@ from strandline.cli.pipeline_tables import (
 )
 from strandline.cli.tables import rows_table
 from strandline.errors import NotFoundError, UsageError
-from strandline.pipeline.documents import status_document, summary_document
+from strandline.pipeline.documents import status_document, summary_document, unreadable_document
+from strandline.pipeline.report import Unreadable, each_for_itself
 from strandline.pipeline.said import SILENT
 from strandline.pipeline.states import SinkState, State
 from strandline.store.locate import who_writes
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from strandline.handles.store import Store
     from strandline.pipeline.engine import NewEngine
     from strandline.pipeline.pipeline import Pipeline
+    from strandline.pipeline.report import PipelineStatus
 
 _CELL = 60
 
@@ -114,12 +117,20 @@ def _documents(
     store: Store, name: str | None, known: dict[str, Pipeline] | None = None
 ) -> list[Document]:
     opened_before = {} if known is None else known
-    found = []
-    for each in store.pipelines() if name is None else [chosen(store, name)]:
+
+    def status(each: str) -> PipelineStatus:
         if each not in opened_before:
             opened_before[each] = store.pipeline(each)
-        found.append(_explained(store, status_document(opened_before[each].status())))
-    return found
+        return opened_before[each].status()
+
+    names = store.pipelines() if name is None else [chosen(store, name)]
+    found = [each_for_itself(each, partial(status, each)) for each in names]
+    return [
+        unreadable_document(each.name, each.cause)
+        if isinstance(each, Unreadable)
+        else _explained(store, status_document(each))
+        for each in found
+    ]
 
 
 def _explained(store: Store, document: Document) -> Document:

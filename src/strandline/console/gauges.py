@@ -10,6 +10,7 @@
 | `strandline_pipeline_sealed` | 1 while a transaction is sealed and not committed |
 | `strandline_pipeline_replicas` | replicas by state |
 | `strandline_pipeline_open_transactions` | explicit transactions that are open |
+| `strandline_pipeline_unreadable` | 1 if where it stands can't be read: nothing else is told then |
 | `strandline_source_behind` | rows that a source has beyond what was taken; for files, bytes |
 | `strandline_sink_reached` | transactions that a sink has, or that have nothing for it |
 | `strandline_sink_behind` | committed transactions that it has not reached |
@@ -28,12 +29,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from strandline.pipeline.report import PipelineStatus, Unreadable
 from strandline.pipeline.states import SinkState, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.pipeline.report import PipelineStatus
     from strandline.pipeline.sink_status import SinkReport
 
 GAUGES = {
@@ -44,6 +45,7 @@ GAUGES = {
     "still_seconds": "for how long that one has committed nothing",
     "sealed": "1 while a transaction is sealed and not committed",
     "open_transactions": "explicit transactions that are open",
+    "unreadable": "1 if where it stands can't be read: nothing else is told then",
 }
 SINKS = {
     "reached": "transactions that a sink has, or that have nothing for it",
@@ -57,17 +59,28 @@ SINKS = {
 }
 
 
-def exposition(registry: CollectorRegistry, pipelines: Sequence[PipelineStatus]) -> bytes:
+def exposition(
+    registry: CollectorRegistry, pipelines: Sequence[PipelineStatus | Unreadable]
+) -> bytes:
     """All numbers of a process's store and of these pipelines."""
-    return generate_latest(registry) + generate_latest(_registry(pipelines))
+    own = CollectorRegistry()
+    _tell(own, pipelines)
+    _tell_more(own, [each for each in pipelines if isinstance(each, PipelineStatus)])
+    return generate_latest(registry) + generate_latest(own)
 
 
-def _registry(pipelines: Sequence[PipelineStatus]) -> CollectorRegistry:
-    registry = CollectorRegistry()
+def _tell(registry: CollectorRegistry, pipelines: Sequence[PipelineStatus | Unreadable]) -> None:
     gauges = {
         name: Gauge(f"strandline_pipeline_{name}", text, ["pipeline"], registry=registry)
         for name, text in GAUGES.items()
     }
+    for each in pipelines:
+        for name, value in _numbers(each).items():
+            gauges[name].labels(each.name).set(value)
+
+
+def _tell_more(registry: CollectorRegistry, pipelines: Sequence[PipelineStatus]) -> None:
+    """Of their replicas, sources and sinks."""
     replicas = Gauge(
         "strandline_pipeline_replicas", "replicas by state", ["pipeline", "state"],
         registry=registry,
@@ -83,8 +96,6 @@ def _registry(pipelines: Sequence[PipelineStatus]) -> CollectorRegistry:
         for name, text in SINKS.items()
     }
     for each in pipelines:
-        for name, value in _numbers(each).items():
-            gauges[name].labels(each.name).set(value)
         for state, count in Counter(str(one.state) for one in each.replicas).items():
             replicas.labels(each.name, state).set(count)
         for source in each.endpoints:
@@ -93,10 +104,11 @@ def _registry(pipelines: Sequence[PipelineStatus]) -> CollectorRegistry:
         for sink in each.sinks:
             for name, value in _of_sink(sink).items():
                 sinks[name].labels(each.name, sink.name).set(value)
-    return registry
 
 
-def _numbers(status: PipelineStatus) -> dict[str, float]:
+def _numbers(status: PipelineStatus | Unreadable) -> dict[str, float]:
+    if isinstance(status, Unreadable):
+        return {"unreadable": 1}
     return {
         "committed": status.committed.time or 0,
         "lag_seconds": status.lag_seconds or 0,
@@ -105,6 +117,7 @@ def _numbers(status: PipelineStatus) -> dict[str, float]:
         "still_seconds": status.still_seconds,
         "sealed": int(status.sealed is not None),
         "open_transactions": len(status.transactions),
+        "unreadable": 0,
     }
 
 

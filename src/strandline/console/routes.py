@@ -22,6 +22,7 @@ Errors are `{"error": kind, "message": sentence}`. 503 says that the same may be
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,6 +43,7 @@ from strandline.errors import (
 from strandline.journal.handles import Handles
 from strandline.model.ids import printable
 from strandline.pipeline.documents import open_document, status_document, summary_document
+from strandline.pipeline.report import each_for_itself
 from strandline.pipeline.rows import json_rows
 
 try:
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from strandline.console.guard import Guard
     from strandline.console.serving import Serving
     from strandline.pipeline.documents import Document
+    from strandline.pipeline.report import PipelineStatus
 
 HISTORY_MAX = 1_000
 ROWS_MAX = 10_000
@@ -232,7 +235,11 @@ class Api:
         return {"amended": True, "time": told.time, "endpoint": told.endpoint}
 
     def metrics(self, _: Sent) -> bytes:
-        found = [self._serving.pipeline(name).status() for name in self._serving.names()]
+        def status(name: str) -> PipelineStatus:
+            return self._serving.pipeline(name).status()
+
+        names = self._serving.names()
+        found = [each_for_itself(name, partial(status, name)) for name in names]
         return exposition(self._serving.store.env.metrics.registry, found)
 
 

@@ -15,9 +15,19 @@ if TYPE_CHECKING:
 Document: TypeAlias = dict[str, object]
 
 
+def unreadable_document(name: str, cause: str) -> Document:
+    """A pipeline of which nothing can be read: the same names, and nothing to say."""
+    lists = ("sources", "sinks", "replicas", "transactions", "findings")
+    known = ("epoch", "program", "committed", "lag_seconds", "still_seconds", "sealed")
+    unknown = (*known, "checkpoint", "verifiable_from", "retain")
+    said: Document = {"pipeline": name, "readable": False, "state": "failed", "cause": cause}
+    return said | {"paused": False} | dict.fromkeys(unknown) | {each: [] for each in lists}
+
+
 def status_document(status: PipelineStatus) -> Document:
     return {
         "pipeline": status.name,
+        "readable": True,
         "state": str(status.state),
         "cause": status.cause or None,
         "paused": status.paused,

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from strandline.connectors.push import PushSource
 from strandline.connectors.registry import sink_identity
 from strandline.connectors.source import Limits
-from strandline.errors import NotFoundError, NotInstalledError, StrandlineError
+from strandline.errors import (
+    CancelledError,
+    HandleClosedError,
+    NotFoundError,
+    NotInstalledError,
+    StoreError,
+    StrandlineError,
+)
 from strandline.journal.checkpoint import Checkpoints
 from strandline.journal.handles import Handles
 from strandline.journal.record import Amend, Begin, Commit
@@ -100,6 +107,15 @@ class PipelineStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A pipeline of which nobody can say where it stands: what is on record of it is damaged, or
+    not for this version."""
+
+    name: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionSummary:
     """One committed transaction."""
 
@@ -118,6 +134,17 @@ class TransactionSummary:
     """By endpoint whose input was replaced after it was sealed, the reason."""
     sinks: dict[str, str]
     """By sink: `delivered`, `no change` or `pending`; without those that are newer than it."""
+
+
+def each_for_itself(name: str, ask: Callable[[], PipelineStatus]) -> PipelineStatus | Unreadable:
+    """Where one of several pipelines stands, or why that can't be read: the others are told of all
+    the same. What is the store's trouble is none of the pipeline's, and is raised."""
+    try:
+        return ask()
+    except (StoreError, CancelledError, HandleClosedError):
+        raise
+    except StrandlineError as error:
+        return Unreadable(name, f"it can't be read: {error}")
 
 
 def status_of(

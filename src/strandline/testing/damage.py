@@ -1,16 +1,28 @@
-"""Objects that are no longer what was put: for sweeps over every way a blob can be wrong."""
+"""Objects that are no longer what was put, for sweeps over every way a blob can be wrong; and a
+journal that nobody can read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.model.ids import valid_key
+from strandline.journal.chain import journal_key
+from strandline.model.ids import SeqNo, valid_key
 from strandline.store.blob import BlobEntry
+from strandline.store.consensus import Versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from strandline.shard.env import Env
     from strandline.store.blob import Blob
+
+
+def damage_journal(env: Env, pipeline: str) -> None:
+    """Let the newest entry of a pipeline's journal be none of ours."""
+    key = journal_key(pipeline)
+    head = env.consensus.head(key)
+    seqno = SeqNo(0) if head is None else head.seqno.next()
+    env.consensus.compare_and_set(key, Versioned(seqno, b"no entry of a journal"))
 
 
 class DamagedBlob:
