@@ -59,3 +59,13 @@ def test_every_reason_is_said_at_once(key, options, reasons):
     with pytest.raises(UsageError) as caught:
         reading(SCHEMA, key, options)
     assert [reason for reason in reasons if reason not in str(caught.value)] == []
+
+
+def test_units_of_columns_are_checked_by_name():
+    schema = pa.schema([("id", pa.int64()), ("placed", pa.timestamp("us"))])
+    how = reading(schema, (), {"numberUnit": "s", "numberUnit.placed": "us"})
+    assert (how.notation_of("id").unit, how.notation_of("placed").unit) == ("s", "us")
+    with pytest.raises(
+        UsageError, match=r"'gone' names no column.*'placed' is 'h': set it to d or"
+    ):
+        reading(schema, (), {"numberUnit.gone": "us", "numberUnit.placed": "h"})

@@ -1,5 +1,5 @@
-"""Writes tests/golden/journal2 and journal3: a journal of each form, entry by entry, and what it
-means.
+"""Writes tests/golden/journal2, journal3 and journal4: a journal of each form, entry by entry, and
+what it means.
 
 Run it only to add cases: bytes of a form that are there stay readable for ever, and a test holds
 today's code to them. `lacking` holds entries whose records lack a field that they must have, as a
@@ -22,6 +22,7 @@ from strandline.model.ids import SeqNo
 
 HERE = Path(__file__).parent / "journal2"
 NEWER = Path(__file__).parent / "journal3"
+NEWEST = Path(__file__).parent / "journal4"
 LACKING = Path(__file__).parent / "lacking"
 PIPELINE = "shop"
 REF = r.StagedRef("journal/shop/" + "a" * 32, b"r" * 16, 3, 90)
@@ -80,6 +81,25 @@ def newer() -> list[list[r.Record]]:
     ]
 
 
+def newest() -> list[list[r.Record]]:
+    """What form 4 has beyond form 3."""
+    words = {"born": "DATE", "at": "TIMESTAMP", "local": "TIMESTAMP_NTZ", "paid": "DECIMAL(10, 2)"}
+    return [
+        [
+            r.Program("p1", "CREATE TABLE orders (…)", None),
+            r.Bind("orders", "shop.orders", "table"),
+            r.Endpoint("orders.kafka", "added", "kafka orders"),
+            r.Promote(1, "p1", VERSIONS),
+        ],
+        [
+            r.Begin(0, 1, "p1", 1_700_000_000_000, VERSIONS, None),
+            r.Input(0, "orders.kafka", "orders", {"0": (0, 6)}, (), {}),
+            r.Seal(0),
+        ],
+        [r.Evolve(0, "orders", words)],
+    ]
+
+
 def checkpoint(standing: Standing) -> r.Checkpoint:
     body = snapshot_bytes(standing)
     ref = r.StagedRef(SNAPSHOT, b"s" * 16, 0, len(body))
@@ -120,20 +140,21 @@ def facts_of(value: object) -> object:
     return msgspec.to_builtins(value, str_keys=True)
 
 
-def write_newer() -> None:
-    NEWER.mkdir(exist_ok=True)
+def write_newer(folder: Path, form: int, given: list[list[r.Record]]) -> None:
+    folder.mkdir(exist_ok=True)
     facts = {}
-    for number, (standing, entry) in enumerate(entries(3, newer())):
+    for number, (standing, entry) in enumerate(entries(form, given)):
         name = f"entry-{number:02}.bin"
-        (NEWER / name).write_bytes(encode_entry(PIPELINE, SeqNo(number), entry))
+        (folder / name).write_bytes(encode_entry(PIPELINE, SeqNo(number), entry))
         facts[name] = facts_of(standing)
-        (NEWER / "snapshot.bin").write_bytes(snapshot_bytes(standing))
-    (NEWER / "facts.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+        (folder / "snapshot.bin").write_bytes(snapshot_bytes(standing))
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
 
 def main() -> None:
     HERE.mkdir(exist_ok=True)
-    write_newer()
+    write_newer(NEWER, 3, newer())
+    write_newer(NEWEST, 4, newest())
     LACKING.mkdir(exist_ok=True)
     facts: dict[str, object] = {}
     for number, (standing, entry) in enumerate(entries()):

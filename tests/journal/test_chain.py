@@ -96,24 +96,31 @@ def test_the_golden_entries_have_every_kind_of_record_and_add_up():
     assert seen == set(r.KINDS) - {"RETAIN"}
 
 
-def test_the_golden_entries_of_form_3_have_the_rest_and_add_up():
+@pytest.mark.parametrize("form", [3, 4])
+def test_the_golden_entries_of_newer_forms_have_the_rest_and_add_up(form):
     standing = Standing.empty("shop")
-    files = sorted((GOLDEN / "journal3").glob("entry-*.bin"))
-    facts = json.loads((GOLDEN / "journal3" / "facts.json").read_text())
-    seen = []
-    for number, path in enumerate(files):
+    folder = GOLDEN / f"journal{form}"
+    facts = json.loads((folder / "facts.json").read_text())
+    retained, added = [], {}
+    for number, path in enumerate(sorted(folder.glob("entry-*.bin"))):
         entry = decode_entry("shop", SeqNo(number), path.read_bytes())
         records = records_of("shop", entry)
-        assert entry.form == 3
+        assert entry.form == form
         assert link(records, standing.lsn, standing.digest) == entry.links
         assert encode_entry("shop", SeqNo(number), entry) == path.read_bytes()
         standing = settle(advance_all(standing, records), number, entry.digest)
         assert json.loads(json.dumps(facts_of(standing))) == facts[path.name]
-        seen += [each.transactions for each in records if isinstance(each, r.Retain)]
-    assert seen == [7, None, 100]
-    kept = (GOLDEN / "journal3" / "snapshot.bin").read_bytes()
+        retained += [each.transactions for each in records if isinstance(each, r.Retain)]
+        added |= {
+            k: v for each in records if isinstance(each, r.Evolve) for k, v in each.columns.items()
+        }
+    assert retained == ([7, None, 100] if form == 3 else [])
+    kept = (folder / "snapshot.bin").read_bytes()
     assert decode_snapshot("shop", standing.lsn + 1, kept) == standing
-    assert standing.retain == 100
+    assert standing.retain == (100 if form == 3 else None)
+    assert sorted(added.values()) == (
+        [] if form == 3 else ["DATE", "DECIMAL(10, 2)", "TIMESTAMP", "TIMESTAMP_NTZ"]
+    )
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -192,9 +199,9 @@ def test_s71_a_newer_format_is_refused_by_name(number):
 
 
 def test_s71_a_newer_form_is_refused_by_name_whatever_its_shape():
-    for body in ([4, "token"], [4, {"a": 1}, [], None, 5, 6, 7, 8]):
+    for body in ([5, "token"], [5, {"a": 1}, [], None, 5, 6, 7, 8]):
         data = seal("journal", "shop", "v3", msgspec.msgpack.encode(body))
-        with pytest.raises(NewerFormatError, match=r"entry v3 .*shop.*form 4.*upgrade"):
+        with pytest.raises(NewerFormatError, match=r"entry v3 .*shop.*form 5.*upgrade"):
             entry_of(3, data)
 
 

@@ -10,10 +10,19 @@ import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.errors import NotFoundError, UsageError
+from strandline.errors import NewerFormatError, NotFoundError, UsageError
 from strandline.journal.next import Want
 from strandline.journal.record import Answer, Evolve, Seal
-from strandline.pipeline.evolve import COLUMNS_MAX, addable, evolved, joined, with_added, word_of
+from strandline.pipeline.evolve import (
+    COLUMNS_MAX,
+    TYPES,
+    addable,
+    evolved,
+    joined,
+    type_of,
+    with_added,
+    word_of,
+)
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replay import replay
 from strandline.pipeline.replica import Replica
@@ -209,6 +218,36 @@ def test_the_schema_of_a_debezium_message_says_the_type(lab: Lab) -> None:
         replica.close()
 
 
+def test_new_dates_timestamps_and_decimals_are_columns_of_their_type(lab: Lab) -> None:
+    found = message({"id": 1, "n": 1, "born": 20_513, "at": 1_000_001, "paid": "Ag=="})
+    fields = [
+        {"type": "int32", "field": "born", "name": "io.debezium.time.Date"},
+        {"type": "int64", "field": "at", "name": "io.debezium.time.MicroTimestamp"},
+        {
+            "type": "bytes",
+            "field": "paid",
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "1", "connect.decimal.precision": "5"},
+        },
+    ]
+    found["schema"]["fields"][1]["fields"] += fields
+    with new_store(lab) as store:
+        rig = rig_of(store, sent(found), envelope="debezium")
+        replica = Replica(rig)
+        settle(replica)
+        assert replica.standing.added == {
+            "t": {"at": "TIMESTAMP_NTZ", "born": "DATE", "paid": "DECIMAL(5, 1)"}
+        }
+        (row,) = at(store, 0)
+        assert (str(row["born"]), str(row["at"]), str(row["paid"])) == (
+            "2026-03-01",
+            "1970-01-01 00:00:01.000001",
+            "0.2",
+        )
+        assert [each.noted for each in replay(rig, Planner(rig), 0, 1)] == [()]
+        replica.close()
+
+
 def test_a_debezium_topic_of_a_real_broker_that_changes_on_the_way(broker, topics) -> None:
     ours = (("id", "int64"), ("n", "int32"))
     name = topics.make()
@@ -342,9 +381,15 @@ def test_types_of_new_columns() -> None:
     kinds = {
         pa.bool_(): "BOOLEAN", pa.int16(): "BIGINT", pa.float32(): "DOUBLE", pa.string(): "STRING",
         pa.large_binary(): "BINARY", pa.list_(pa.int64()): None, pa.uint64(): None,
-        pa.date32(): None,
+        pa.date32(): "DATE", pa.timestamp("ms"): "TIMESTAMP_NTZ", pa.timestamp("ns"): None,
+        pa.timestamp("us", "UTC"): "TIMESTAMP", pa.decimal128(10, 2): "DECIMAL(10, 2)",
+        pa.time64("us"): None, pa.decimal256(40, 2): None,
     }  # fmt: skip
     assert {kind: word_of(kind) for kind in kinds} == kinds
+    same = [each for each in kinds if each in {*TYPES.values(), pa.decimal128(10, 2)}]
+    assert [type_of(word_of(kind)) for kind in same] == same
+    with pytest.raises(NewerFormatError, match=r"'TIME'.*upgrade"):
+        type_of("TIME")
     found = [{"b": "BIGINT", "a": "STRING"}, {"b": "DOUBLE"}, {"b": "BIGINT", "a": "BOOLEAN"}]
     assert joined(found) == {"a": "STRING", "b": "DOUBLE"}
     assert list(joined(found)) == ["a", "b"]

@@ -5,6 +5,7 @@ avroblocks         pure   the blocks of an Avro file, unpacked within a limit
 avrofile           pure   Avro files as Arrow
 callback_sink      shell  a function of the user's as a sink, at least once
 change_files       shell  one file of changes: Parquet, or a line of JSON for each
+connect_schema     pure   what the schema in a message of Kafka Connect says of its values
 envelopes          pure   what a message means: append, upsert, Debezium
 filerows           pure   the rows of a file, as a stream, within limits
 files              shell  new files in a folder, each taken whole and once

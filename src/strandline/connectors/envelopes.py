@@ -13,7 +13,8 @@
                                                        `sequenceBy` orders rows, as it has no place
                                                        in that order and follows a d that has
 
-Debezium's messages may be wrapped as `{"schema": …, "payload": …}`. A `sequenceBy` column is
+Debezium's messages may be wrapped as `{"schema": …, "payload": …}`; then each column is written as
+that schema says (`connect_schema`), else as the options say. A `sequenceBy` column is
 filled from `source`, else from the message itself, else from the row, so that deletions have
 their place, too. Fields of `source` that say where an event is from, and not when, never fill one
 (`NO_ORDER`), and one of another type than the column's leaves it to what the row has. A value that
@@ -32,13 +33,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from strandline.connectors.connect_schema import schema_in, written_row
 from strandline.connectors.formats import Refused, json_of, parser
 from strandline.connectors.values import REFUSALS, python_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from strandline.connectors.connect_schema import Written
     from strandline.connectors.reading import Reading
+    from strandline.connectors.values import Notation
 
 NO_ORDER = frozenset(
     (
@@ -59,16 +63,8 @@ _UNAVAILABLE_FORMS = {
 }
 _DELETES = "deletes"
 _Raws = dict[str, msgspec.Raw]
-_NO_TYPES: Mapping[str, pa.DataType] = {}
-_CONNECT = {
-    "boolean": pa.bool_(),
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), pa.int64()),
-    **dict.fromkeys(("float", "double", "float32", "float64"), pa.float64()),
-    "string": pa.string(),
-    "bytes": pa.binary(),
-}
-"""The types of Kafka Connect, which messages with a schema name. Times and decimals are what they
-are written as: whoever wants them otherwise declares the column."""
+_SCHEMAS_MAX = 64
+"""So many schemas of messages are remembered at once."""
 
 
 @dataclass(slots=True)
@@ -82,6 +78,8 @@ class Event:
     keep: tuple[str, ...] = ()
     sequence: Any = None
     """Where `sequenceBy` columns come from if not from the row: attributes `s0` and so on."""
+    written: Written | None = None
+    """How the row is written, where its message says so."""
 
 
 @dataclass
@@ -92,20 +90,47 @@ class Envelope:
     names: Sequence[str] = ()
     fresh: dict[str, pa.DataType] = field(default_factory=dict)
     """Fields without a column that were seen so far, and their types."""
+    written: Written | None = None
+    """What the schema of these messages says of their rows."""
 
     def __post_init__(self) -> None:
         add = self.reading.new_columns == "add"
         csv = self.reading.format == "csv"
-        strict, lax = (_message(self.reading, forbid=each) for each in (add and not csv, False))
+        strict, lax = (
+            _message(self.reading, self.written, forbid=each) for each in (add and not csv, False)
+        )
         self._parse = parser(self.reading, strict, self.names)
         # Mended messages are JSON, whatever they were.
         self._parse_mended: Callable[[bytes], Any] = msgspec.json.Decoder(lax).decode
         self._as_json = json_of(self.reading)
-        self._schema: tuple[bytes, Mapping[str, pa.DataType]] = (b"", _NO_TYPES)
+        self._by_schema: dict[bytes, Envelope] = {}
         self._mends = not csv and (add or self.reading.envelope == "debezium")
         if csv and add:
             known = {*self.reading.schema.names, "_delete"}
             self.fresh |= {name: pa.string() for name in self.names if name not in known}
+
+    def event(self, value: bytes | None) -> Event | Refused | None:
+        """What a value says, `None` if nothing; one of `REFUSALS` if it can't be parsed."""
+        if value is None:
+            return self.read(None, ())
+        how = self._how(value)
+        return how.read(*how.parse(value))
+
+    def _how(self, value: bytes) -> Envelope:
+        """What reads a value: where it carries a schema, another one for each."""
+        if self.reading.envelope != "debezium" or self.reading.format != "json":
+            return self
+        schema = schema_in(value)
+        if schema is None:
+            return self
+        found = self._by_schema.get(schema)
+        if found is None:
+            if len(self._by_schema) >= _SCHEMAS_MAX:
+                self._by_schema.clear()
+            written = written_row(schema, self.reading.notation_of)
+            found = replace(self, written=written) if written.notations else self
+            self._by_schema[schema] = found
+        return found
 
     def parse(self, value: bytes) -> tuple[Any, tuple[str, ...]]:
         """The message in a value, and the columns that keep what they hold."""
@@ -119,15 +144,14 @@ class Envelope:
                 raise
             return self._mended(value)
 
-    def key_of(self, value: bytes) -> Mapping[str, Any]:
-        """The key columns of a value that can't be parsed, if they can be without the others."""
+    def key_of(self, value: bytes) -> Event | None:
+        """Of a value that can't be parsed the key columns alone, if they can be without the others:
+        `c0` and so on are those of the key."""
         try:
-            event = self._keys.read(*self._keys.parse(value))
+            event = self._keys.event(value)
         except REFUSALS:
-            return {}
-        if not isinstance(event, Event) or event.row is None:
-            return {}
-        return {name: getattr(event.row, f"c{at}") for at, name in enumerate(self.reading.key)}
+            return None
+        return event if isinstance(event, Event) and event.row is not None else None
 
     @cached_property
     def _keys(self) -> Envelope:
@@ -145,13 +169,12 @@ class Envelope:
         if self.reading.envelope != "debezium":
             return self._parse_mended(msgspec.json.encode(self._fitting(whole, keep))), ()
         wrapped = "payload" in whole
-        types = self._types(whole.get("schema")) if wrapped else {}
         inner = msgspec.json.decode(whole["payload"], type=_Raws | None) if wrapped else whole
         rows: list[_Raws] = []
         for side, kept in (("after", keep), ("before", [])):
             row = msgspec.json.decode((inner or {}).get(side, b"null"), type=_Raws | None)
             if inner is not None and row is not None:
-                rows.append(self._fitting(row, kept, types))
+                rows.append(self._fitting(row, kept))
                 inner[side] = msgspec.Raw(msgspec.json.encode(rows[-1]))
         if inner is not None and rows and self.reading.sequence_by:
             self._clear_places(inner, rows[0])
@@ -165,15 +188,15 @@ class Envelope:
         for holder, names in ((source, _ordering(self.reading, NO_ORDER)),
                               (message, _ordering(self.reading, _OWN))):  # fmt: skip
             for name in names.values():
-                kind = python_type(self.reading.schema.field(name).type, self.reading.notation)
+                column = self.reading.schema.field(name)
+                kind = python_type(column.type, self.reading.notation_of(name))
                 if name in own and name in holder and not _decodes(holder[name], kind):
                     del holder[name]
         if "source" in message:
             message["source"] = msgspec.Raw(msgspec.json.encode(source))
 
-    def _fitting(
-        self, row: _Raws, keep: list[str], types: Mapping[str, pa.DataType] = _NO_TYPES
-    ) -> _Raws:
+    def _fitting(self, row: _Raws, keep: list[str]) -> _Raws:
+        types = {} if self.written is None else self.written.types
         fitting = {}
         for name, raw in row.items():
             written = bytes(raw)
@@ -184,16 +207,6 @@ class Envelope:
             else:
                 fitting[name] = raw
         return fitting
-
-    def _types(self, schema: msgspec.Raw | None) -> Mapping[str, pa.DataType]:
-        """The types of the fields of `after`, by the schema that a message carries; messages that
-        follow each other carry the same."""
-        if schema is None or self.reading.new_columns != "add":
-            return _NO_TYPES
-        written = bytes(schema)
-        if self._schema[0] != written:
-            self._schema = (written, _declared_types(written))
-        return self._schema[1]
 
     def _note_fresh(self, name: str, kind: pa.DataType | None) -> None:
         if kind is None or name.startswith("_") or self.reading.new_columns != "add":
@@ -223,18 +236,26 @@ class Envelope:
         if message.op in {"c", "r", "u"}:
             if message.after is None:
                 return Refused(f"op {message.op} without `after`")
-            return Event(message.after, keep=keep, sequence=message)
+            return Event(message.after, keep=keep, sequence=message, written=self.written)
         if message.op == "d":
-            return Event(message.before, delete=True, sequence=message)
+            return Event(message.before, delete=True, sequence=message, written=self.written)
         if message.op == "t":
             return Event(truncate=True, sequence=message)
         return None if message.op == "m" else Refused("no operation that Debezium has (op)")
 
 
-def row_type(reading: Reading, *, forbid: bool, deletes: bool) -> type[msgspec.Struct]:
+def notation_in(written: Written | None, name: str, reading: Reading) -> Notation:
+    """How a column is written in rows of which this is said."""
+    said = None if written is None else written.notations.get(name)
+    return reading.notation_of(name) if said is None else said
+
+
+def row_type(
+    reading: Reading, written: Written | None, *, forbid: bool, deletes: bool
+) -> type[msgspec.Struct]:
     """A row's type: columns by place, so that any name may be a column's."""
     fields = [
-        (f"c{at}", python_type(each.type, reading.notation), None)
+        (f"c{at}", python_type(each.type, notation_in(written, each.name, reading)), None)
         for at, each in enumerate(reading.schema)
     ]
     rename = {f"c{at}": each.name for at, each in enumerate(reading.schema)}
@@ -246,8 +267,8 @@ def row_type(reading: Reading, *, forbid: bool, deletes: bool) -> type[msgspec.S
     )
 
 
-def _message(reading: Reading, *, forbid: bool) -> Any:  # noqa: ANN401 - a type
-    row = row_type(reading, forbid=forbid, deletes=reading.envelope == "upsert")
+def _message(reading: Reading, written: Written | None, *, forbid: bool) -> Any:  # noqa: ANN401 - a type
+    row = row_type(reading, written, forbid=forbid, deletes=reading.envelope == "upsert")
     if reading.envelope != "debezium":
         return row
     place = _struct("Place", [], reading, NO_ORDER)
@@ -263,7 +284,7 @@ def _struct(
     """These fields, and those that may fill a `sequenceBy` column."""
     rename = _ordering(reading, never)
     ordered = [
-        (at, python_type(reading.schema.field(column).type, reading.notation), None)
+        (at, python_type(reading.schema.field(column).type, reading.notation_of(column)), None)
         for at, column in rename.items()
     ]
     return msgspec.defstruct(name, [*fields, *ordered], rename=rename, gc=False, frozen=True)
@@ -281,29 +302,6 @@ def _decodes(raw: msgspec.Raw, kind: Any) -> bool:  # noqa: ANN401 - a type
     except msgspec.ValidationError:
         return False
     return True
-
-
-class _Field(msgspec.Struct):
-    """What is used of a field of a schema of Kafka Connect."""
-
-    type: str = ""
-    field: str = ""
-    fields: list[_Field] = []
-
-
-def _declared_types(schema: bytes) -> dict[str, pa.DataType]:
-    """The types of the fields of `after`, as far as there are any that a column can have."""
-    try:
-        whole = msgspec.json.decode(schema, type=_Field | None)
-    except msgspec.DecodeError:
-        return {}
-    rows = [] if whole is None else [each for each in whole.fields if each.field == "after"]
-    return {
-        each.field: _CONNECT[each.type]
-        for row in rows
-        for each in row.fields
-        if each.type in _CONNECT
-    }
 
 
 def _seeming(written: bytes) -> pa.DataType | None:

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.connectors import raw as layout
-from strandline.connectors.envelopes import Envelope, Event
+from strandline.connectors.envelopes import Envelope, Event, notation_in
 from strandline.connectors.formats import CSV_COLUMNS, Refused, reason_of
 from strandline.connectors.keys import key_parser, key_text
 from strandline.connectors.values import REFUSALS, column, unreadable
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.connectors.reading import Reading
+    from strandline.connectors.values import Notation
 
 ORDER = "_order"
 VALUE_MAX = 64 * 1024 * 1024
@@ -158,7 +159,7 @@ class _Found:
     places: list[int]
     events: list[Event]
     refused: dict[int, str]
-    keys: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    keys: dict[int, Event] = field(default_factory=dict)
     """Of refused ones, the key columns, where those could be read."""
 
 
@@ -181,13 +182,13 @@ def _events(values: Sequence[bytes | None], envelope: Envelope) -> _Found:
             found.refused[place] = f"it has {len(value)} bytes, and {VALUE_MAX} are taken"
             continue
         try:
-            message, keep = (None, ()) if value is None else envelope.parse(value)
+            event = envelope.event(value)
         except REFUSALS as error:
             found.refused[place] = reason_of(error)
             if value is not None and envelope.reading.keyed:
-                found.keys[place] = envelope.key_of(value)
+                key = envelope.key_of(value)
+                found.keys |= {} if key is None else {place: key}
             continue
-        event = envelope.read(message, keep)
         if isinstance(event, Refused):
             found.refused[place] = event.reason
         elif event is not None:
@@ -203,17 +204,39 @@ def _columns(found: _Found, reading: Reading) -> list[pa.Array]:
     for at, each in enumerate(reading.schema):
         get = attrgetter(f"c{at}")
         values = [None if row is None else get(row) for row in rows]
+        how = _notations(found.events, each.name, reading)
         if each.name in reading.sequence_by and reading.envelope == "debezium":
-            values = _sequenced(found.events, values, reading.sequence_by.index(each.name))
-        columns.append(_column(values, each, found, reading))
+            place = reading.sequence_by.index(each.name)
+            values, how = _sequenced(
+                found.events, values, how, reading.notation_of(each.name), place
+            )
+        columns.append(_column(values, each, found, how))
     return columns
 
 
-def _sequenced(events: Sequence[Event], values: list[Any], at: int) -> list[Any]:
-    """The values of a `sequenceBy` column: of the source, of the message, else of the row."""
+def _notations(events: Sequence[Event], name: str, reading: Reading) -> list[Notation]:
+    """How a column of each event is written; one for all if they are alike."""
+    said = {id(event.written): event.written for event in events}
+    notations = {at: notation_in(each, name, reading) for at, each in said.items()}
+    if len(set(notations.values())) < 2:
+        return list(notations.values())[:1] or [reading.notation_of(name)]
+    return [notations[id(event.written)] for event in events]
+
+
+def _sequenced(
+    events: Sequence[Event],
+    values: list[Any],
+    how: list[Notation],
+    options: Notation,
+    at: int,
+) -> tuple[list[Any], list[Notation]]:
+    """The values of a `sequenceBy` column: of the source, of the message, else of the row. What is
+    not of the row is written as the options say."""
     name = f"s{at}"
-    filled = []
-    for event, value in zip(events, values, strict=True):
+    filled, notations = [], []
+    for event, value, notation in zip(
+        events, values, how if len(how) > 1 else how * len(values), strict=True
+    ):
         message = event.sequence
         own = None
         if message is not None:
@@ -221,22 +244,36 @@ def _sequenced(events: Sequence[Event], values: list[Any], at: int) -> list[Any]
             own = getattr(message.source, name, None)
             own = getattr(message, name, None) if own is None else own
         filled.append(value if own is None else own)
-    return filled
+        notations.append(notation if own is None else options)
+    return filled, notations or how
 
 
-def _column(values: list[Any], each: pa.Field, found: _Found, reading: Reading) -> pa.Array:
+def _column(values: list[Any], each: pa.Field, found: _Found, how: Sequence[Notation]) -> pa.Array:
+    """A column of values, of which each is written in its own way, or all in one."""
     try:
-        return column(values, each.type, reading.notation)
+        return _mixed(values, each.type, how)
     except REFUSALS:
         for at, value in enumerate(values):
             try:
-                column([value], each.type, reading.notation)
+                column([value], each.type, how[at] if len(how) > 1 else how[0])
             except REFUSALS as error:
                 values[at] = None
                 place = found.places[at]
                 why = f"column {printable(each.name)}: {reason_of(error)}"
                 found.refused.setdefault(place, why)
-        return column(values, each.type, reading.notation)
+        return _mixed(values, each.type, how)
+
+
+def _mixed(values: list[Any], kind: pa.DataType, how: Sequence[Notation]) -> pa.Array:
+    alike: dict[Notation, list[int]] = {}
+    if len(how) > 1:
+        for at, notation in enumerate(how):
+            alike.setdefault(notation, []).append(at)
+    if len(alike) < 2:
+        return column(values, kind, how[0])
+    parts = [column([values[at] for at in of], kind, each) for each, of in alike.items()]
+    places = np.argsort(np.concatenate([np.array(of, np.int64) for of in alike.values()]))
+    return pa.concat_arrays(parts).take(pa.array(places))
 
 
 # ---- keys
@@ -254,12 +291,14 @@ def _fill_keys(columns: list[pa.Array], found: _Found, given: pa.Table, reading:
     keys = given[layout.KEY].take(pa.array([found.places[each] for each in lacking]))
     parse = key_parser(reading)
     filled: dict[int, list[Any]] = {where: [None] * len(found.places) for where in at}
+    how = {where: [reading.notation_of(reading.schema.names[where])] for where in at}
+    how = {where: each * len(found.places) for where, each in how.items()}
     for event, key in zip(lacking, keys.to_pylist(), strict=True):
         parsed = parse(key) if key is not None else None
-        for where, value in zip(at, parsed or (), strict=False):
-            filled[where][event] = value
+        for where, value, notation in () if parsed is None else zip(at, *parsed, strict=True):
+            filled[where][event], how[where][event] = value, notation
     for where in at:
-        taken = _column(filled[where], reading.schema.field(where), found, reading)
+        taken = _column(filled[where], reading.schema.field(where), found, how[where])
         columns[where] = pc.coalesce(columns[where], taken)
 
 
@@ -322,8 +361,11 @@ def _refused(
     """A column of values that were refused: null, but for keys."""
     if not found.keys or each.name not in reading.key:
         return [pa.nulls(len(places), each.type)]
-    values = [found.keys.get(place, {}).get(each.name) for place in places]
-    return [_column(values, each, _Found(places, [], found.refused), reading)]
+    get = attrgetter(f"c{reading.key.index(each.name)}")
+    keys = [found.keys.get(place) for place in places]
+    values = [None if key is None else get(key.row) for key in keys]
+    how = _notations([key or Event() for key in keys], each.name, reading)
+    return [_column(values, each, _Found(places, [], found.refused), how)]
 
 
 def _diffs(taken: pa.Table) -> pa.ChunkedArray:

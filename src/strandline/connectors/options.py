@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.connectors.reading import OPTIONS
+from strandline.connectors.reading import is_about_rows
 from strandline.errors import UsageError
 from strandline.model.ids import printable
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def refuse_unknown(connector: str, options: Iterable[str], known: Collection[str]) -> None:
     """Refuse options that neither the connector nor the reading of rows has."""
     for name in options:
-        if name not in known and name not in OPTIONS:
+        if name not in known and not is_about_rows(name):
             raise UsageError(
                 f"{connector} has no option {printable(name)}: there are {', '.join(sorted(known))}"
             )

@@ -11,6 +11,7 @@ keepDeleted       7d, 12h, 30m, 45s, forever          for how long the order of 
                                                       kept, so that nothing late brings them back
 newColumns        ignore add                          fields that the table has no column for
 numberUnit        s ms us ns                          of numbers that are timestamps
+numberUnit.NAME   d s ms us ns                        of those of one column, dates among them
 decimals          text base64                         how decimals are written
 csv.delimiter     a character                         between cells
 csv.columns       names                               where files have no header
@@ -21,13 +22,13 @@ avro.framing      none confluent                      whether five bytes precede
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as is_
 
-from strandline.connectors.values import UNITS, Notation
+from strandline.connectors.values import DAYS, UNITS, Notation
 from strandline.errors import UsageError
 from strandline.model.ids import printable
 
@@ -46,9 +47,20 @@ _CHOICES = {
     "avro.framing": ("none", "confluent"),
     "onError": ("collect", "fail"),
 }
+_UNIT_OF = "numberUnit."
+_UNITS_OF = (DAYS, *UNITS)
 _WORDS = ("sequenceBy", "keepDeleted", "csv.delimiter", "csv.columns", "avro.schema")
 OPTIONS = (*_CHOICES, *_WORDS)
-"""Every option that is about rows; all others are the connector's."""
+"""Every option that is about rows but for those of one column; all others are the connector's."""
+
+
+def is_about_rows(option: str) -> bool:
+    """Whether an option says how rows are read; all others are the connector's.
+
+    >>> is_about_rows("numberUnit"), is_about_rows("numberUnit.placed"), is_about_rows("subscribe")
+    (True, True, False)
+    """
+    return option in OPTIONS or option.startswith(_UNIT_OF)
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,13 @@ class Reading:
     """Whether an error row stops the pipeline; decoding itself never does."""
     keep_deleted_ms: int | None = None
     """For how long the order of deleted keys is kept; `None`: for ever."""
+    units: tuple[tuple[str, str], ...] = ()
+    """Of numbers that are dates or times, by column, where it has its own."""
+
+    def notation_of(self, column: str) -> Notation:
+        """How the values of a column are written, where no message says so."""
+        unit = dict(self.units).get(column)
+        return self.notation if unit is None else replace(self.notation, unit=unit, dates=unit)
 
     @property
     def keyed(self) -> bool:
@@ -95,8 +114,14 @@ def reading(schema: pa.Schema, key: tuple[str, ...], options: Mapping[str, str])
         options.get("avro.framing", "none"),
         options.get("onError") == "fail",
         _period_ms(options.get("keepDeleted", "7d")),
+        tuple(
+            (name.removeprefix(_UNIT_OF), options[name])
+            for name in sorted(options)
+            if name.startswith(_UNIT_OF)
+        ),
     )
-    if wrong := [*_wrong_choices(options), *_wrong_period(options), *_wrong_together(made)]:
+    wrong = [*_wrong_choices(options), *_wrong_period(options), *_wrong_together(made)]
+    if wrong := [*wrong, *_wrong_units(made)]:
         raise UsageError("; ".join(wrong))
     return made
 
@@ -135,6 +160,20 @@ def _wrong_choices(options: Mapping[str, str]) -> list[str]:
         f"option {name} is {printable(options[name])}: set it to {' or '.join(allowed)}"
         for name, allowed in _CHOICES.items()
         if name in options and options[name] not in allowed
+    ]
+
+
+def _wrong_units(made: Reading) -> list[str]:
+    wrong = [
+        f"option {_UNIT_OF}{printable(name)} names no column of the table"
+        for name, _ in made.units
+        if name not in made.schema.names
+    ]
+    return wrong + [
+        f"option {_UNIT_OF}{printable(name)} is {printable(unit)}: set it to "
+        f"{' or '.join(_UNITS_OF)}"
+        for name, unit in made.units
+        if unit not in _UNITS_OF
     ]
 
 

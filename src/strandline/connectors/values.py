@@ -8,9 +8,10 @@ Arrow type, `column` makes the column of what it made:
     whole numbers      a number within the type's range
     floats             a number, or "NaN", "Infinity", "-Infinity"
     decimals           a number or a string of digits, taken digit by digit; with
-                       `decimals='base64'` the unscaled value's bytes (Debezium's "precise")
+                       `decimals='base64'` the unscaled value's bytes (Debezium's "precise"); with
+                       `variable` an object of its `scale`, and those bytes as `value`
     text, bytes        a string; base64
-    dates, times       ISO 8601, or a number: days; `unit`s since midnight
+    dates, times       ISO 8601, or a number: `dates` since 1970; `unit`s since midnight
     timestamps         ISO 8601, or `unit`s since 1970. Without an offset it is UTC; an offset is
                        refused for a column that has no zone
     durations          ISO 8601, or a number of `unit`s
@@ -29,6 +30,7 @@ import decimal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +41,7 @@ from strandline.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+DAYS = "d"
 UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 REFUSALS = (ValueError, ArithmeticError, RecursionError)
@@ -47,6 +50,7 @@ REFUSALS = (ValueError, ArithmeticError, RecursionError)
 _FIRST_DAY, _AFTER_DAYS = -719_162, 2_932_897
 """0001-01-01 and 10000-01-01, in days since 1970."""
 _DAY_S = 86_400
+_SCALE_MAX = 100
 BEYOND_YEARS = "it lies outside of the years 1 to 9999; see option numberUnit"
 _NOT_NUMBERS = Literal["NaN", "Infinity", "-Infinity"]
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
@@ -63,7 +67,27 @@ class Notation:
     unit: str = "ms"
     """Of numbers that are timestamps, times or durations."""
     decimals: str = "text"
-    """Or `base64`."""
+    """Or `base64`, or `variable`."""
+    dates: str = DAYS
+    """The unit of numbers that are dates."""
+    scale: int | None = None
+    """Of decimals that are bytes; that of their column if nobody says."""
+    parts: tuple[tuple[str, Notation], ...] = ()
+    """Of the fields of a struct, by name, and of the items of lists and maps, by no name."""
+
+    def of(self, part: str = "") -> Notation:
+        """How what is in such a value is written."""
+        return next((each for name, each in self.parts if name == part), self)
+
+
+class _Variable(msgspec.Struct, frozen=True, gc=False):
+    """A decimal that says its scale itself."""
+
+    scale: int
+    value: bytes
+
+
+_DECIMALS: dict[str, Any] = {"base64": bytes, "variable": _Variable}
 
 
 def python_type(kind: pa.DataType, notation: Notation) -> Any:  # noqa: ANN401 - a type expression
@@ -79,7 +103,7 @@ def _plain_type(kind: pa.DataType, notation: Notation) -> Any:  # noqa: ANN401, 
     if is_.is_floating(kind):
         return float | _NOT_NUMBERS
     if is_.is_decimal(kind):
-        return bytes if notation.decimals == "base64" else decimal.Decimal
+        return _DECIMALS.get(notation.decimals, decimal.Decimal)
     if is_.is_timestamp(kind) or is_.is_date(kind) or is_.is_time(kind):
         return int | str
     if is_.is_duration(kind):
@@ -91,13 +115,14 @@ def _plain_type(kind: pa.DataType, notation: Notation) -> Any:  # noqa: ANN401, 
 
 def _nested_type(kind: pa.DataType, notation: Notation) -> Any:  # noqa: ANN401 - a type expression
     if is_.is_struct(kind):
-        fields = {each.name: python_type(each.type, notation) for each in kind}
+        fields = {each.name: python_type(each.type, notation.of(each.name)) for each in kind}
         return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
     if is_.is_map(kind):
         if is_.is_nested(kind.key_type) or is_.is_floating(kind.key_type):
             raise SchemaError(f"{kind} can't be read: the keys of JSON objects are strings")
-        return dict[_plain_type(kind.key_type, notation), python_type(kind.item_type, notation)]  # type: ignore[misc]
-    return list[python_type(kind.value_type, notation)]  # type: ignore[misc]
+        item = python_type(kind.item_type, notation.of())
+        return dict[_plain_type(kind.key_type, notation), item]  # type: ignore[misc]
+    return list[python_type(kind.value_type, notation.of())]  # type: ignore[misc]
 
 
 def column(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
@@ -130,8 +155,9 @@ def _decimals(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> p
     exact = decimal.Context(
         prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
     )
-    if notation.decimals == "base64":
-        values = [None if each is None else _unscaled(each, kind.scale) for each in values]
+    if notation.decimals != "text":
+        scale = kind.scale if notation.scale is None else notation.scale
+        values = [None if each is None else _unscaled(each, scale) for each in values]
     unit = decimal.Decimal((0, (1,), -kind.scale))
     try:
         fitting = [None if each is None else each.quantize(unit, context=exact) for each in values]
@@ -140,7 +166,11 @@ def _decimals(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> p
     return pa.array(fitting, kind)
 
 
-def _unscaled(value: bytes, scale: int) -> decimal.Decimal:
+def _unscaled(value: bytes | _Variable, scale: int) -> decimal.Decimal:
+    if isinstance(value, _Variable):
+        scale, value = value.scale, value.value
+    if abs(scale) > _SCALE_MAX:
+        raise ValueError(f"a scale of {scale} is too large for a decimal")
     if len(value) > 32:
         raise ValueError(f"{len(value)} bytes are too many for a decimal")
     digits = int.from_bytes(value, "big", signed=True)
@@ -228,18 +258,32 @@ def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _from_numbers(numbers: pa.Array, kind: pa.DataType, notation: Notation) -> pa.Array:
     if is_.is_date(kind):
-        return numbers.cast(pa.int32()).cast(pa.date32()).cast(kind)
-    have, want = UNITS[notation.unit], UNITS[kind.unit]
+        days = _days(numbers, notation.dates)
+        return days.cast(pa.int32()).cast(pa.date32()).cast(kind)
+    unit = notation.unit
+    if unit == DAYS:
+        numbers, unit = pc.multiply_checked(numbers, _DAY_S), "s"
+    have, want = UNITS[unit], UNITS[kind.unit]
     if want >= have:
         counts = pc.multiply_checked(numbers, want // have)
     else:
         counts = pc.divide(numbers, have // want)
         if not pc.multiply(counts, have // want).equals(numbers):
-            raise ValueError(f"a number of {notation.unit} does not fit {kind} exactly")
+            raise ValueError(f"a number of {unit} does not fit {kind} exactly")
     if is_.is_time(kind):
         _check_day(counts, want)
         counts = counts.cast(pa.int32()) if is_.is_time32(kind) else counts
     return counts.cast(kind)
+
+
+def _days(numbers: pa.Array, unit: str) -> pa.Array:
+    if unit == DAYS:
+        return numbers
+    per = _DAY_S * UNITS[unit]
+    days = pc.divide(numbers, per)
+    if not pc.multiply(days, per).equals(numbers):
+        raise ValueError(f"a number of {unit} is no whole day")
+    return days
 
 
 def _check_day(counts: pa.Array, unit: int) -> None:
@@ -250,10 +294,12 @@ def _check_day(counts: pa.Array, unit: int) -> None:
 
 def _durations(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
     per = UNITS[kind.unit]
+    days = notation.unit == DAYS
+    long, parts = (_DAY_S, 1) if days else (1, UNITS[notation.unit])
 
     def counted(value: Any) -> int:  # noqa: ANN401 - what msgspec made
-        whole = value * per if type(value) is int else _microseconds(value) * per
-        count, rest = divmod(whole, UNITS[notation.unit] if type(value) is int else 1_000_000)
+        whole = value * long * per if type(value) is int else _microseconds(value) * per
+        count, rest = divmod(whole, parts if type(value) is int else 1_000_000)
         if rest:
             raise ValueError(f"a duration does not fit {kind} exactly")
         return int(count)
@@ -268,7 +314,11 @@ def _microseconds(value: dt.timedelta) -> int:
 
 def _structs(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
     children = [
-        column([None if v is None else v.get(each.name) for v in values], each.type, notation)
+        column(
+            [None if v is None else v.get(each.name) for v in values],
+            each.type,
+            notation.of(each.name),
+        )
         for each in kind
     ]
     mask = pa.array([each is None for each in values], pa.bool_())
@@ -278,7 +328,8 @@ def _structs(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa
 def _lists(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
     if is_.is_fixed_size_list(kind):
         return _fixed_lists(values, kind, notation)
-    items = column([item for each in values if each for item in each], kind.value_type, notation)
+    flat = [item for each in values if each for item in each]
+    items = column(flat, kind.value_type, notation.of())
     array = pa.LargeListArray if is_.is_large_list(kind) else pa.ListArray
     return array.from_arrays(_offsets(values, array), items, type=kind, mask=_mask(values))
 
@@ -288,14 +339,14 @@ def _fixed_lists(values: Sequence[Any], kind: pa.DataType, notation: Notation) -
     if any(each is not None and len(each) != size for each in values):
         raise ValueError(f"a list does not have {size} values")
     flat = [item for each in values for item in (each or [None] * size)]
-    items = column(flat, kind.value_type, notation)
+    items = column(flat, kind.value_type, notation.of())
     return pa.FixedSizeListArray.from_arrays(items, type=kind, mask=_mask(values))
 
 
 def _maps(values: Sequence[Any], kind: pa.DataType, notation: Notation) -> pa.Array:
     pairs = [pair for each in values if each for pair in each.items()]
     keys = column([key for key, _ in pairs], kind.key_type, notation)
-    items = column([item for _, item in pairs], kind.item_type, notation)
+    items = column([item for _, item in pairs], kind.item_type, notation.of())
     return pa.MapArray.from_arrays(
         _offsets(values, pa.MapArray), keys, items, kind, mask=_mask(values)
     )

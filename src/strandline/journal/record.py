@@ -32,9 +32,10 @@ from strandline.model.frontier import Time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORM = 3
+FORM = 4
 """The newest form of records that this version writes and reads. Form 3 has RETAIN, which a reader
-that passed it over would cut less or more than was said."""
+that passed it over would cut less or more than was said; form 4 has dates, timestamps and decimals
+in EVOLVE."""
 
 OLDEST_FORM = 2
 """The oldest one that it reads. Form 1 had no ANSWER, and was never released."""

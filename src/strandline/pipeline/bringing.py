@@ -17,7 +17,7 @@ import pyarrow as pa
 from strandline.connectors import raw as layout
 from strandline.connectors.files import NAME as FILES, path_of
 from strandline.connectors.incoming import decode
-from strandline.connectors.reading import OPTIONS, reading
+from strandline.connectors.reading import is_about_rows, reading
 from strandline.connectors.registry import fetch
 from strandline.errors import SchemaError, UsageError
 from strandline.model.ids import printable
@@ -65,9 +65,12 @@ def options_for(
     table: Mapping[str, str], given: Mapping[str, str], envelope: str = "append"
 ) -> dict[str, str]:
     """How rows are read: as the table reads its own, but for what is said of these."""
-    words = [name for name in OPTIONS if name not in _TABLES_OWN]
-    about_rows = {name: table[name] for name in words if name in table}
-    chosen = {name: value for name, value in given.items() if name in OPTIONS}
+    about_rows = {
+        name: value
+        for name, value in table.items()
+        if is_about_rows(name) and name not in _TABLES_OWN
+    }
+    chosen = {name: value for name, value in given.items() if is_about_rows(name)}
     return {**about_rows, **chosen, "envelope": envelope}
 
 

@@ -8,14 +8,16 @@ replay, and before it has not. Declared columns come first, added ones in the or
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as is_
 
-from strandline.errors import SchemaError
+from strandline.errors import NewerFormatError, SchemaError
 from strandline.model.columntype import check_names
+from strandline.model.ids import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,8 +30,12 @@ TYPES = {
     "DOUBLE": pa.float64(),
     "STRING": pa.string(),
     "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
-"""What a new column may be. Whoever wants another type declares the column."""
+"""What a new column may be, beside `DECIMAL(p, s)`. Whoever wants another type declares it."""
+_DECIMAL = re.compile(r"DECIMAL\((\d{1,2}), (\d{1,2})\)")
 COLUMNS_MAX = 1_000
 
 
@@ -41,8 +47,26 @@ def word_of(kind: pa.DataType) -> str | None:
         ("DOUBLE", is_.is_floating),
         ("STRING", lambda each: is_.is_string(each) or is_.is_large_string(each)),
         ("BINARY", lambda each: is_.is_binary(each) or is_.is_large_binary(each)),
+        ("DATE", is_.is_date32),
+        ("TIMESTAMP", lambda each: is_.is_timestamp(each) and each.unit != "ns" and each.tz),
+        ("TIMESTAMP_NTZ", lambda each: is_.is_timestamp(each) and each.unit != "ns"),
     )
+    if is_.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
+        return f"DECIMAL({kind.precision}, {kind.scale})"
     return next((word for word, fits in rules if fits(kind)), None)
+
+
+def type_of(word: str) -> pa.DataType:
+    """The type that a record's word means."""
+    digits = _DECIMAL.fullmatch(word)
+    if digits is not None:
+        return pa.decimal128(int(digits[1]), int(digits[2]))
+    if word not in TYPES:
+        raise NewerFormatError(
+            f"the journal has a new column of type {printable(word)}, which this version does not "
+            "know: upgrade Strandline"
+        )
+    return TYPES[word]
 
 
 def joined(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -75,7 +99,7 @@ def addable(fresh: Mapping[str, str], columns: pa.Schema) -> dict[str, str]:
 def with_added(columns: pa.Schema, added: Mapping[str, str]) -> pa.Schema:
     """The columns of a table; what was added and is declared by now is as it is declared."""
     known = set(columns.names)
-    more = [pa.field(name, TYPES[word]) for name, word in added.items() if name not in known]
+    more = [pa.field(name, type_of(word)) for name, word in added.items() if name not in known]
     return pa.schema([*columns, *more])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.connectors.incoming import ERRORS, ORDER
-from strandline.connectors.reading import OPTIONS, Reading, reading
+from strandline.connectors.reading import Reading, is_about_rows, reading
 from strandline.errors import invariant
 from strandline.model.digest import Digest
 from strandline.model.engine import Rules
@@ -72,7 +72,7 @@ def reading_of(table: Table) -> Reading:
 
 def reading_options(table: Table) -> dict[str, str]:
     """What a table says about its rows, as `reading` takes it."""
-    options = {name: value for name, value in table.options.items() if name in OPTIONS}
+    options = {name: value for name, value in table.options.items() if is_about_rows(name)}
     options["envelope"] = table.envelope
     if table.sequence_by:
         options["sequenceBy"] = ",".join(table.sequence_by)

@@ -10,7 +10,7 @@ import msgspec
 
 from strandline.connectors.filerows import OPTIONS as LIMITS
 from strandline.connectors.generator import columns_option
-from strandline.connectors.reading import OPTIONS
+from strandline.connectors.reading import is_about_rows
 from strandline.connectors.registry import open_source
 from strandline.errors import UsageError
 
@@ -112,7 +112,7 @@ def _may_move(table: Table, option: str) -> bool:
 
 def options_of(table: Table) -> dict[str, str]:
     """The options that are the connector's: those about rows are the table's own."""
-    own = {name: value for name, value in table.options.items() if name not in OPTIONS}
+    own = {name: value for name, value in table.options.items() if not is_about_rows(name)}
     if table.connector == "files":
         own |= {name: table.options[name] for name in _FILES if name in table.options}
     if table.connector == "generator" and "columns" not in own and table.key:
