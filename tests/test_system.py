@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from strandline.errors import InvariantError
-from strandline.system import SystemClock, SystemRandom, SystemTasks, addresses_of
+from strandline.system import SystemClock, SystemRandom, SystemTasks
 from strandline.testing.conformance_tasks import check_tasks
 
 
@@ -96,9 +96,3 @@ def test_a_condition_that_another_thread_holds_cannot_be_used():
         condition.notify_all()
     go.set()
     assert holder.join(10_000)
-
-
-def test_a_name_has_addresses_or_none():
-    assert "127.0.0.1" in addresses_of("localhost")
-    assert addresses_of("no-such-host.invalid") == []
-    assert addresses_of("x" * 300) == []

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from strandline.config import from_environment, resolve_secret
 from strandline.connectors.addresses import Reach
+from strandline.connectors.hosts import addresses_of
 from strandline.connectors.source import Ports
 from strandline.errors import UsageError
 from strandline.handles.store import Store
@@ -30,7 +31,7 @@ from strandline.shard.pulses import TaskHeart
 from strandline.shard.settings import Settings
 from strandline.store.locate import Kind, locate, open_folder
 from strandline.store.memory import MemoryBlob, MemoryConsensus
-from strandline.system import SystemClock, SystemRandom, SystemTasks, addresses_of
+from strandline.system import SystemClock, SystemRandom, SystemTasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

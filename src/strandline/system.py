@@ -1,4 +1,4 @@
-"""The real clock, chance, threads and names of hosts behind the ports of `model`.
+"""The real clock, chance and threads behind the ports of `model`.
 
 The only module that imports `time`, `random`, `secrets` or `threading`: everything else
 takes a port, so that a simulated history can replace all of them.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import secrets
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -140,15 +139,6 @@ class SystemTasks:
 
     def condition(self) -> Condition:
         return SystemCondition()
-
-
-def addresses_of(name: str) -> list[str]:
-    """The addresses that a name has now; none if it has none, or nobody can be asked."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    return sorted({str(told[0]) for *_, told in found})
 
 
 def _seconds(timeout_ms: int | None) -> float | None:

@@ -10,6 +10,7 @@ from strandline.connectors.addresses import (
     check_options,
     listed_hosts,
     literal_of,
+    reach_of,
     refusal,
 )
 from strandline.errors import UsageError
@@ -251,3 +252,27 @@ def test_addresses_are_read_as_the_system_reads_them():
     assert literal_of("256.1.1.1") is None
     assert literal_of("08.1") is None
     assert literal_of("10.0.0.5%2eevil.example") is None
+
+
+def _nobody(_: str) -> list[str]:
+    return []
+
+
+@pytest.mark.parametrize("only", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "kafka.example.com:9092, *.internal.example.com",
+        "10.0.0.0/8, 10.0.0.0/8:80, 127.0.0.1:1",
+        "[fd00::7]:5432, [fd00::7], [fd00::]/8, [fd00::]/8:443",
+    ],
+)
+def test_what_may_be_reached_is_the_same_in_another_process(text, only):
+    reach = Reach(listed_hosts(text), only=only, lookup=_nobody)
+    again = reach_of(str(reach), reach.lookup)
+    assert again == reach
+
+
+def test_who_is_told_nothing_reaches_nothing():
+    assert reach_of("", lambda _: ()).only

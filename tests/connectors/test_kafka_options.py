@@ -2,6 +2,7 @@
 
 import pytest
 
+from strandline.connectors.addresses import Reach
 from strandline.connectors.kafka_options import (
     EARLIEST,
     LATEST,
@@ -100,7 +101,8 @@ def test_errors_of_others_are_shown_without_secrets():
 
 def test_a_split_has_what_a_reader_needs_and_which_topic_is_meant():
     given = {**GIVEN, "format": "json", "kafka.sasl.password": "env:PASSWORD"}
-    told = split_options(given, 77)
-    assert told == {**GIVEN, "kafka.sasl.password": "env:PASSWORD", "topicId": "77"}
+    told = split_options(given, 77, Reach())
+    meant = {"topicId": "77", "reach": "any "}
+    assert told == {**GIVEN, "kafka.sasl.password": "env:PASSWORD", **meant}
     assert split_topic(told).identity == 77
-    assert split_topic(split_options(given, None)) == topic_of(given)
+    assert split_topic(split_options(given, None, Reach())) == topic_of(given)

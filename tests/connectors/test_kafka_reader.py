@@ -5,6 +5,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
+from strandline.connectors.addresses import Reach
 from strandline.connectors.kafka_cluster import Cluster
 from strandline.connectors.kafka_options import split_topic, topic_of
 from strandline.connectors.kafka_reader import _BATCH_BYTES, _BATCH_ROWS, Reader
@@ -14,7 +15,7 @@ from strandline.errors import SourceError, SourceGoneError
 
 def reader(topics, name, start, stop, partition="0", **options):
     given = {"kafka.bootstrap.servers": topics.address, "subscribe": name, **options}
-    return Reader(split_topic(given), str, partition, start, stop)
+    return Reader(split_topic(given), str, partition, start, stop, reach=Reach())
 
 
 def values(batches):
@@ -120,7 +121,7 @@ def test_a_broker_that_does_not_answer_is_an_error_that_may_pass():
         "kafkaConsumer.pollTimeoutMs": "500",
     }
     with pytest.raises(SourceError, match=r"127\.0\.0\.1:1") as failed:
-        list(Reader(topic_of(options), str, "0", 0, 1).rows())
+        list(Reader(topic_of(options), str, "0", 0, 1, reach=Reach()).rows())
     assert not isinstance(failed.value, SourceGoneError)
 
 

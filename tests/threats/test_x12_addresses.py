@@ -9,7 +9,8 @@ import pytest
 
 import strandline
 from strandline.connectors.addresses import Reach, listed_hosts
-from strandline.connectors.kafka import KafkaSource
+from strandline.connectors.kafka import KafkaSource, fetch
+from strandline.connectors.source import Limits, Split
 from strandline.errors import StrandlineError, UsageError
 from strandline.testing.engines import arrow_engine
 
@@ -150,3 +151,22 @@ def test_x12_a_cluster_that_sends_us_elsewhere_is_not_followed(broker, topics):
     with pytest.raises(UsageError, match=r"leads to '127.0.0.1:\d+', which is not listed"):
         KafkaSource(options, str, Reach(listed_hosts("localhost"), only=True))
     KafkaSource(options, str, Reach(listed_hosts("localhost, 127.0.0.1"), only=True)).close()
+
+
+def test_x12_a_reader_elsewhere_is_led_no_further_than_who_planned_for_it(broker, topics):
+    """What a reader may reach comes with its split, as its process may be told nothing."""
+    name, port = topics.make(), broker.address.rpartition(":")[2]
+    topics.write(name, [b"1"])
+    options = {"kafka.bootstrap.servers": f"localhost:{port}", "subscribe": name}
+    source = KafkaSource(options, str, Reach(listed_hosts("localhost, 127.0.0.1"), only=True))
+    (split,) = source.splits(source.plan({}, Limits()))
+    source.close()
+    assert [each.num_rows for each in fetch(split, str)] == [1]
+    # As if the cluster had brokers elsewhere since then.
+    fewer = str(Reach(listed_hosts("localhost"), only=True))
+    moved = Split(split.connector, split.options | {"reach": fewer}, split.partition, 0, 1)
+    with pytest.raises(UsageError, match=r"leads to '127.0.0.1:\d+', which is not listed"):
+        list(fetch(moved, str))
+    none = {each: value for each, value in split.options.items() if each != "reach"}
+    with pytest.raises(UsageError, match="not listed"):
+        list(fetch(Split(split.connector, none, split.partition, 0, 1), str))

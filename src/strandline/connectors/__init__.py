@@ -17,6 +17,7 @@ iceberg_files      shell  the data files of one transaction in an Iceberg table
 iceberg_rows       pure   rows that go from data files, and types as Iceberg has them
 iceberg_sink       shell  a collection as an Iceberg table, a snapshot for each transaction
 incoming           pure   from a source's rows to rows that are upserted, and to error rows
+hosts              shell  where the names of hosts lead now
 json_text          pure   Arrow columns as JSON, a text for each row
 kafka              shell  a topic of Kafka as a source
 kafka_client       shell  the Cluster port on confluent-kafka

@@ -100,6 +100,11 @@ class Listed:
     host: str
     port: int | None = None
 
+    def __str__(self) -> str:
+        host, slash, length = self.host.partition("/")
+        host = f"[{host}]" if ":" in host else host
+        return f"{host}{slash}{length}" + ("" if self.port is None else f":{self.port}")
+
     @cached_property
     def network(self) -> IPv4Network | IPv6Network | None:
         literal = literal_of(self.host)
@@ -131,6 +136,20 @@ class Reach:
     only: bool = False
     """Whether nothing but what is listed may be."""
     lookup: Lookup = _nowhere
+
+    def __str__(self) -> str:
+        """For whoever reads in another process; see `reach_of`."""
+        return " ".join(["only" if self.only else "any", ", ".join(map(str, self.listed))])
+
+
+def reach_of(text: str, lookup: Lookup) -> Reach:
+    """The reach that was written as a text, with who looks names up there.
+
+    >>> str(reach_of("only *.example.com:9092, [fd00::]/8:80", _nowhere))
+    'only *.example.com:9092, [fd00::]/8:80'
+    """
+    word, _, listed = text.partition(" ")
+    return Reach(listed_hosts(listed), only=word != "any", lookup=lookup)
 
 
 def listed_hosts(text: str) -> tuple[Listed, ...]:

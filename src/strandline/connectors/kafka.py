@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.connectors.addresses import Reach
+from strandline.connectors.addresses import Reach, reach_of
+from strandline.connectors.hosts import addresses_of
 from strandline.connectors.kafka_cluster import Cluster
 from strandline.connectors.kafka_options import (
     EARLIEST,
     LATEST,
     NAME,
+    REACH,
     split_options,
     split_topic,
     topic_of,
@@ -60,6 +62,7 @@ class KafkaSource:
         self._options = dict(options)
         self._topic = topic_of(options)
         self._resolve = resolve
+        self._reach = reach
         self._cluster = Cluster(self._topic, resolve, reach)
         found = self._found({})
         self._opened = starts_of(self._topic.starting, found)
@@ -96,7 +99,7 @@ class KafkaSource:
 
     def splits(self, taken: Range) -> list[Split]:
         identity, _ = taken.parts.get(TOPIC, (None, None))
-        options = split_options(self._options, identity)
+        options = split_options(self._options, identity, self._reach)
         return [
             Split(NAME, options, partition, start, stop)
             for partition, start, stop in pieces(taken, self._topic.rows_per_split)
@@ -140,7 +143,9 @@ class KafkaSource:
         waiting = {each: bounds.high - begins[each] for each, bounds in found.partitions.items()}
         partition = max(waiting, key=lambda each: waiting[each])
         start, count = begins[partition], min(_SAMPLE_ROWS, waiting[partition])
-        reader = Reader(self._topic, self._resolve, partition, start, start + count)
+        reader = Reader(
+            self._topic, self._resolve, partition, start, start + count, reach=self._reach
+        )
         batches = list(reader.rows())
         rows = sum(each.num_rows for each in batches)
         return -(-sum(each.nbytes for each in batches) // rows) if rows else None
@@ -154,7 +159,9 @@ def open_source(options: Mapping[str, str], ports: Ports) -> KafkaSource:
 def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:
     """The rows of exactly the split's offsets, or `SourceGoneError` if they are not all there."""
     topic = split_topic(split.options)
-    yield from Reader(topic, resolve, split.partition, split.start, split.stop).rows()
+    reach = reach_of(split.options.get(REACH, ""), addresses_of)
+    reader = Reader(topic, resolve, split.partition, split.start, split.stop, reach=reach)
+    yield from reader.rows()
 
 
 def _position(found: Found) -> Position:

@@ -163,9 +163,18 @@ class Cluster:
         self._complaints = Complaints(topic, settings)
         self._client: AdminClient | None = self._complaints.made(self._kafka.admin.AdminClient)
 
-    def greet(self) -> None:
-        """Ask without waiting, so that the connection is there when it is needed."""
-        self._asked()
+    def admit(self) -> None:
+        """See to it that all brokers of the topic may be reached, before anybody speaks to them;
+        one that can't be asked just now is asked again, for as long as the topic has patience."""
+        for left in range(self._topic.patience_ms // _ASKING_MS, -1, -1):
+            try:
+                self._describe()
+            except SourceError:
+                if left <= 1:
+                    raise
+                self._admin.poll(_SLICE_S * 5)
+            else:
+                return
 
     def find(self, *, bounds: bool = True) -> Found | None:
         """The topic as it is now, or `None` if there is none; its partitions only with bounds."""

@@ -25,10 +25,11 @@ from strandline.model.ids import printable
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from strandline.connectors.addresses import Reach
     from strandline.connectors.source import ResolveSecret
 
 EARLIEST, LATEST = -2, -1
-IDENTITY = "topicId"
+IDENTITY, REACH = "topicId", "reach"
 NAME = "kafka"
 
 _CLIENT = "kafka."
@@ -131,19 +132,21 @@ def client_of(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
     return client, {name: value for name, value in options.items() if not name.startswith(_CLIENT)}
 
 
-def split_options(options: Mapping[str, str], identity: int | None) -> dict[str, str]:
-    """What a reader has to know of a table's options, and which topic is meant, if known."""
+def split_options(options: Mapping[str, str], identity: int | None, reach: Reach) -> dict[str, str]:
+    """What a reader has to know of a table's options, which hosts it may reach, and which topic is
+    meant, if known. No option of a table has the name of the second: it would be refused."""
     told = {
         name: value
         for name, value in options.items()
         if name.startswith(_CLIENT) or name in _OPTIONS
     }
+    told[REACH] = str(reach)
     return told if identity is None else {**told, IDENTITY: str(identity)}
 
 
 def split_topic(options: Mapping[str, str]) -> Topic:
     """Understand the options of a split."""
-    told = dict(options)
+    told = {name: value for name, value in options.items() if name != REACH}
     identity = told.pop(IDENTITY, None)
     return msgspec.structs.replace(
         topic_of(told), identity=None if identity is None else int(identity)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
+    from strandline.connectors.addresses import Reach
     from strandline.connectors.source import ResolveSecret
 
 _BATCH_ROWS = 16_384
@@ -61,7 +62,14 @@ class Reader:
     """One range of one partition. `rows` may be taken once."""
 
     def __init__(
-        self, topic: Topic, resolve: ResolveSecret, partition: str, start: int, stop: int
+        self,
+        topic: Topic,
+        resolve: ResolveSecret,
+        partition: str,
+        start: int,
+        stop: int,
+        *,
+        reach: Reach,
     ) -> None:
         self._kafka = kafka_module()
         self._topic = topic
@@ -69,7 +77,7 @@ class Reader:
         self._next = start
         self._stop = stop
         self._complaints = Complaints(topic, reader_settings(topic, resolve))
-        self._cluster = Cluster(topic, resolve)
+        self._cluster = Cluster(topic, resolve, reach)
         self._waiting: list[Message] = []
         self._bytes = 0
         self._silent_ms = 0
@@ -82,9 +90,13 @@ class Reader:
         """
         if self._next >= self._stop:
             return
+        try:
+            self._cluster.admit()
+        except BaseException:
+            self._cluster.close()
+            raise
         consumer = self._complaints.made(self._kafka.Consumer)
         try:
-            self._cluster.greet()
             place = self._kafka.TopicPartition(self._topic.name, int(self._partition), self._next)
             consumer.assign([place])
             while self._next < self._stop:
