@@ -120,3 +120,17 @@ def test_a_tables_columns_become_an_option():
     assert pa.schema(parse_columns(text)).names == ["id", "v", "n"]
     with pytest.raises(UsageError, match="column 'v'"):
         columns_option(pa.schema([("v", pa.list_(pa.int8()))]), "id")
+
+
+def test_a_row_that_deletes_has_what_it_is_told_to_have():
+    options = {"deletes": "0.5", "columns": "id bigint, at timestamp, note string"}
+    before, after = (
+        recipe(options | more).rows(0, 100).to_pydict() for more in ({}, {"deleted": "id, at"})
+    )
+    assert (before["id"], before["note"]) == (after["id"], after["note"])
+    gone = [at for at, each in enumerate(after["_delete"]) if each]
+    assert gone
+    assert all(after["note"][at] is None and after["at"][at] is not None for at in gone)
+    assert all(before["at"][at] is None for at in gone)
+    with pytest.raises(UsageError, match="deleted names 'when'"):
+        recipe(options | {"deleted": "when"})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from strandline.connectors.source import Ports
+from strandline.connectors.registry import fetch
+from strandline.connectors.source import Ports, Split
 from strandline.errors import UsageError
 from strandline.pipeline.sources import (
     close_sources,
@@ -24,6 +26,36 @@ KEYED = "CREATE TABLE t (id BIGINT, note STRING, PRIMARY KEY (id)) USING "
 def test_a_generator_makes_the_columns_of_its_table() -> None:
     table = parse(KEYED + "generator OPTIONS (seed '3', envelope 'upsert');").tables[0]
     assert options_of(table) == {"seed": "3", "columns": "id bigint, note string"}
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "deleted"),
+    [
+        ("id", "", None),
+        ("id", ", sequenceBy 'at'", "id, at"),
+        ("id, at", "", "id, at"),
+        ("at", ", sequenceBy 'at'", None),
+        ("id", ", sequenceBy 'at', deleted 'id'", "id"),
+    ],
+)
+def test_deletions_of_a_generator_have_a_key_and_a_place_in_the_order(
+    key: str, more: str, deleted: str | None
+) -> None:
+    columns = f"CREATE TABLE t (id BIGINT, at BIGINT, note STRING, PRIMARY KEY ({key})) USING "
+    text = columns + f"generator OPTIONS (deletes '0.5', keys '50', rows '200'{more});"
+    (table,) = parse(text).tables
+    options = options_of(table)
+    assert options.get("deleted") == deleted
+    assert "deleted" not in options_of(
+        parse(text.replace("'0.5'", "'0'").replace(", deleted 'id'", "")).tables[0]
+    )
+    rows = pa.Table.from_batches(fetch(Split("generator", options, "0", 0, 200), str))
+    gone = rows.filter(rows["_delete"])
+    # What somebody says himself counts.
+    needed = [*table.key, *(() if deleted == "id" else table.sequence_by)]
+    assert gone.num_rows > 50
+    assert all(gone[name].null_count == 0 for name in needed)
+    assert gone["note"].null_count == gone.num_rows
 
 
 def test_files_are_told_where_rows_end() -> None:

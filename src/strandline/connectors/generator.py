@@ -9,6 +9,8 @@
     rowsPerSecond  1000     how many rows a second are offered; 0 all at once
     rows           no end   how many rows there are in all
     columns        id bigint, value bigint, note string; the first is the key
+    deleted        the key  columns that rows have which delete; the others are null there. Of a
+                            table that says nothing its key and its `sequenceBy`
 
 A row depends on (seed, offset) alone: neither on time, nor on how ranges were cut. Only how much
 is offered depends on time: what the rate allows since this source was opened.
@@ -28,6 +30,7 @@ import pyarrow.types as is_
 from strandline.connectors import raw as layout
 from strandline.connectors.options import fraction, refuse_unknown, whole
 from strandline.connectors.position import Position, Range
+from strandline.connectors.reading import names
 from strandline.connectors.source import Limits, Ports, ResolveSecret, Split
 from strandline.errors import UsageError
 from strandline.model.ids import printable
@@ -45,7 +48,7 @@ BATCH_ROWS = 10_000
 ROW_BYTES = 50
 """What a limit in bytes takes a row for."""
 
-_OPTIONS = ("seed", "keys", "skew", "deletes", "rowsPerSecond", "rows", "columns")
+_OPTIONS = ("seed", "keys", "skew", "deletes", "rowsPerSecond", "rows", "columns", "deleted")
 _COLUMNS = "id bigint, value bigint, note string"
 _ENDLESS = 1 << 62
 _TYPES = {
@@ -71,6 +74,8 @@ class Recipe:
     skew: float
     deletes: float
     columns: tuple[pa.Field, ...]
+    deleted: frozenset[str] = frozenset()
+    """Beside the first column, those that rows have which delete."""
 
     def rows(self, start: int, stop: int) -> pa.RecordBatch:
         """The rows at offsets in `[start, stop)`."""
@@ -82,7 +87,8 @@ class Recipe:
         arrays = [pa.array(keys).cast(key.type)]
         for at, each in enumerate(others, start=2):
             made = _made(each.type, self._chance(offsets, at), offsets)
-            arrays.append(pc.if_else(pa.array(delete), pa.scalar(None, each.type), made))
+            lost = delete if each.name not in self.deleted else np.zeros_like(delete)
+            arrays.append(pc.if_else(pa.array(lost), pa.scalar(None, each.type), made))
         places = [
             pa.repeat(pa.scalar(PARTITION), len(offsets)),
             pa.array(offsets.astype(np.int64)),
@@ -159,12 +165,18 @@ def fetch(split: Split, resolve: ResolveSecret) -> Iterator[pa.RecordBatch]:  # 
 
 
 def recipe(options: Mapping[str, str]) -> Recipe:
+    columns = parse_columns(options.get("columns", _COLUMNS))
+    deleted = names(options.get("deleted", ""))
+    for name in deleted:
+        if name not in {each.name for each in columns}:
+            raise UsageError(f"option deleted names {printable(name)}, which is not among columns")
     return Recipe(
         whole(options, "seed", 0),
         whole(options, "keys", 1000, least=1),
         fraction(options, "skew", 0.0, most=20.0),
         fraction(options, "deletes", 0.0),
-        parse_columns(options.get("columns", _COLUMNS)),
+        columns,
+        frozenset(deleted),
     )
 
 

@@ -115,11 +115,22 @@ def options_of(table: Table) -> dict[str, str]:
     own = {name: value for name, value in table.options.items() if not is_about_rows(name)}
     if table.connector == "files":
         own |= {name: table.options[name] for name in _FILES if name in table.options}
-    if table.connector == "generator" and "columns" not in own and table.key:
-        own["columns"] = columns_option(table.columns, table.key[0])
+    if table.connector == "generator" and table.key:
+        own = _generator_options(table) | own
     if table.connector == "strandline":
         own |= _shard_options(table)
     return own
+
+
+def _generator_options(table: Table) -> dict[str, str]:
+    """It makes the table's columns; a row that deletes has a key and a place in the order."""
+    made = {}
+    if "columns" not in table.options:
+        made["columns"] = columns_option(table.columns, table.key[0])
+    needed = list(dict.fromkeys((*table.key, *table.sequence_by)))
+    if table.options.get("deletes", "0") != "0" and len(needed) > 1:
+        made["deleted"] = ", ".join(needed)
+    return made
 
 
 def _shard_options(table: Table) -> dict[str, str]:
