@@ -113,6 +113,28 @@ def test_a_transaction_whose_rows_are_gone_is_named_and_not_called_equal() -> No
     lab.close()
 
 
+def test_a_replay_from_the_first_time_holds_what_it_reads_while_it_runs(store: Store) -> None:
+    rig = rig_of(store)
+    shards = [store.shard(each.shard) for each in rig.journal.refresh().bindings.values()]
+    going = replay(rig, Planner(rig), 0, 10)
+    found = [next(going)]
+    for shard in shards:
+        shard.retain(Retention(None, 1))
+        shard.hold(rig.timeline, 9, epoch=1)
+        shard.compact(full=True)
+    assert {shard.since.time for shard in shards} == {0}
+    found += going
+    assert [(each.t, each.noted) for each in found] == [(t, ()) for t in range(10)]
+    for shard in shards:
+        shard.compact(full=True)
+        assert not [each for each in shard.state().readers.values() if each.purpose == "replay"]
+    filled = [each for each in shards if not each.name.endswith("_errors")]
+    assert {shard.since.time for shard in filled} == {9}, "it holds nothing any more"
+    with pytest.raises(SinceError, match="0 can't be computed again"):
+        _replayed(rig_of(store))
+    assert [each.noted for each in _replayed(rig_of(store), 0, 1)] == [()]
+
+
 def test_what_can_t_be_computed_again_leaves_no_reader(store: Store) -> None:
     rig = rig_of(store)
     last = rig.journal.refresh().bindings["totals"].shard

@@ -1,7 +1,8 @@
 """Computes committed transactions again, and compares them with what is on record.
 
 The same work as the first time: the inputs that were sealed, the program that they were sealed
-under, the shards as they were before. It writes nothing: no record, no append. A difference is
+under, the shards as they were before, which a reader of each holds until it was read, and which go
+when this process does. It writes nothing: no record, no append. A difference is
 `ReplayDivergedError`, which names the endpoint or collection, the transaction and both digests,
 if the versions are equal; between unequal versions it is reported. A transaction whose rows are
 gone by now (released, swept, forgotten by their source) is `SourceGoneError`, or passed over by who
@@ -31,6 +32,7 @@ from strandline.pipeline.rig import under
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from strandline.handles.shard import Reader
     from strandline.journal.log import Journal
     from strandline.journal.sealed import Sealed
     from strandline.journal.standing import Standing
@@ -99,12 +101,16 @@ def replay(
     """
     with ExitStack() as held:
         try:
-            for bound in rig.journal.refresh().bindings.values() if start > 0 else ():
+            readers: list[Reader] = []
+            # The first transaction of all reads nothing; each other one as of the one before it.
+            for bound in rig.journal.refresh().bindings.values() if start < stop != 1 else ():
                 shard = rig.store.shard(bound.shard)
-                reader = shard.reader(since=max(0, start - 1), purpose="replay")
-                held.callback(reader.close)
+                readers.append(shard.reader(since=max(0, start - 1), purpose="replay"))
+                held.callback(readers[-1].close)
             for each in recorded(rig.journal, start, stop):
                 found = again(rig, planner, each)
+                for reader in readers:
+                    reader.downgrade(each.sealed.t)
                 if found.skipped and not skip:
                     raise SourceGoneError(
                         f"pipeline {rig.journal.pipeline}: transaction {found.t} can't be computed "
