@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from strandline.errors import ProgramError
 from strandline.pipeline.meaning import DIVISION
@@ -68,6 +72,41 @@ def test_trouble_with_values_is_a_reason(spark, source):
 def test_other_trouble_stays_what_it_is(spark):
     with pytest.raises(PySparkException), raising():
         own_session(spark, {}).sql("SELECT nothing FROM range(3)").toArrow()
+
+
+def test_two_that_expect_trouble_at_once_leave_sparks_loggers_as_they_were():
+    """The one that came first goes first; who expects none is logged meanwhile and ever after."""
+    log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    steps = {each: threading.Event() for each in ("first in", "both in", "first out")}
+    kept: list[bool] = []
+
+    def kept_here() -> bool:
+        record = logging.LogRecord(log.name, logging.ERROR, "", 0, "", None, None)
+        return bool(not log.disabled and log.filter(record))
+
+    def first():
+        with raising():
+            steps["first in"].set()
+            assert steps["both in"].wait(30)
+        steps["first out"].set()
+
+    def second():
+        assert steps["first in"].wait(30)
+        with raising():
+            steps["both in"].set()
+            kept.append(kept_here())
+            assert steps["first out"].wait(30)
+            kept.append(kept_here())
+        kept.append(kept_here())
+
+    tasks = [threading.Thread(target=each) for each in (first, second)]
+    for each in tasks:
+        each.start()
+    assert steps["both in"].wait(30)
+    others = kept_here()
+    for each in tasks:
+        each.join(30)
+    assert (kept, others, kept_here()) == ([False, False, True], True, True)
 
 
 def test_the_callers_session_is_the_active_one_after_a_program_used_its_own(spark):

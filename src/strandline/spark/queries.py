@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from strandline.views.troubles import Troubles, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from logging import LogRecord
 
     from pyspark.sql import DataFrame
 
@@ -37,6 +39,13 @@ _SETTINGS = {
 _NOTHING = pa.table({"nothing": pa.array([], pa.int64())})
 _REASON = 300
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_expecting: ContextVar[bool] = ContextVar("expecting", default=False)
+"""Whether this thread is about to hear of values that raise; others are not concerned."""
+
+
+def _unexpected(_: LogRecord) -> bool:
+    """Whether Spark is to log what it says: a filter, which its loggers keep."""
+    return not _expecting.get()
 
 
 class Raised(Exception):  # noqa: N818 - an answer for some rows, not an error of ours
@@ -75,12 +84,12 @@ def raising() -> Iterator[None]:
     """What Spark raises because of values comes out as `Raised`; all else as it is.
 
     Spark's Python side logs such an error with both stacks; here it is expected, so it does not.
+    What others ask meanwhile is logged as ever.
     """
-    # Spark's own kind of logger: a plain one of that name would fail whoever logs by it later.
-    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
-    before = [each.disabled for each in loggers]
-    for each in loggers:
-        each.disabled = True
+    for name in _LOGGERS:
+        # Spark's own kind of logger: a plain one of that name would fail whoever logs by it later.
+        PySparkLogger.getLogger(name).addFilter(_unexpected)
+    token = _expecting.set(True)
     try:
         yield
     except PySparkException as error:
@@ -89,8 +98,7 @@ def raising() -> Iterator[None]:
             raise
         raise Raised(reason) from error
     finally:
-        for each, was in zip(loggers, before, strict=True):
-            each.disabled = was
+        _expecting.reset(token)
 
 
 @contextmanager
