@@ -4,6 +4,7 @@ agree       pure   whether two computations of one time agree
 amend       shell  replaces what a sealed transaction can't read any more, on the record
 attendant   shell  stands beside a runner: says how it is, tells it what was asked
 auditor     shell  a read-only replica: computes what others commit, and compares
+away        shell  a source that was away when its pipeline was opened
 bringing    shell  what a reload brings, as chunks of rows that fit their table
 catalog     pure   the collections of a program and their shards
 claim       pure   who publishes to a sink, and how far it was

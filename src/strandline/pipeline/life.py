@@ -8,6 +8,7 @@ from strandline.errors import StalledError, UsageError
 from strandline.journal.next import Want
 from strandline.pipeline.attendant import Attendant
 from strandline.pipeline.auditor import Auditor
+from strandline.pipeline.away import insist
 from strandline.pipeline.presence import Presence
 from strandline.pipeline.publishing import Publishing
 from strandline.pipeline.replica import Replica
@@ -51,7 +52,10 @@ class Life:
             self._epoch = epoch
 
     def run(self, rig: Rig, *, until_idle: bool = False, transactions: int | None = None) -> Status:
-        """Run until it ends; what ended it is raised, unless that was a stop."""
+        """Run until it ends; what ended it is raised, unless that was a stop. Who is to end by
+        itself does not wait for a source that may never come."""
+        if until_idle or transactions is not None:
+            insist(rig.sources.values())
         runner = self._new_runner(rig)
         try:
             with self._attended(runner):
@@ -65,6 +69,8 @@ class Life:
         return status
 
     def start(self, rig: Rig, *, until_idle: bool = False, transactions: int | None = None) -> None:
+        if until_idle or transactions is not None:
+            insist(rig.sources.values())
         runner = self._new_runner(rig)
         try:
             attendant = self._attended(runner)

@@ -37,7 +37,7 @@ from strandline.pipeline.retain import put_on_record
 from strandline.pipeline.rig import rigged
 from strandline.pipeline.rows import refuse_undecodable
 from strandline.pipeline.sinks import targets
-from strandline.pipeline.sources import close_sources, open_sources
+from strandline.pipeline.sources import close_sources, fed_before, open_sources
 from strandline.pipeline.transaction import Transaction
 from strandline.pipeline.turns import InTurn
 from strandline.pipeline.upstream import upstreams
@@ -472,7 +472,7 @@ class Pipeline:
             self.name,
             program,
             written.text,
-            sources=self._sources(program),
+            sources=self._sources(program, later=fed_before(program, self._standing())),
             computer=self._made().computer,
             settings=self._means.settings,
             reopen=self._sources,
@@ -484,9 +484,14 @@ class Pipeline:
         ports = self._means.ports(self.store)
         return SinkPorts(ports.resolve, self.store.env.random.token, self._callbacks, ports.reach)
 
-    def _sources(self, program: Program, names: frozenset[str] | None = None) -> dict[str, Source]:
-        ports = self._means.ports(self.store)
-        return open_sources(program, ports, names, shards=upstreams(self.store, self.name))
+    def _sources(
+        self,
+        program: Program,
+        names: frozenset[str] | None = None,
+        later: frozenset[str] = frozenset(),
+    ) -> dict[str, Source]:
+        ports, shards = self._means.ports(self.store), upstreams(self.store, self.name)
+        return open_sources(program, ports, names, shards=shards, later=later)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,14 @@ from strandline.connectors.filerows import OPTIONS as LIMITS
 from strandline.connectors.generator import columns_option
 from strandline.connectors.reading import is_about_rows
 from strandline.connectors.registry import open_source
-from strandline.errors import UsageError
+from strandline.errors import SourceError, SourceGoneError, UsageError
+from strandline.pipeline.away import Away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from strandline.connectors.source import Changes, Ports, Source
+    from strandline.journal.standing import Standing
     from strandline.views.declared import Table
     from strandline.views.program import Program
 
@@ -58,9 +61,10 @@ def open_sources(
     names: Collection[str] | None = None,
     *,
     shards: Callable[[str], Callable[[str], Changes]] | None = None,
+    later: Collection[str] = (),
 ) -> dict[str, Source]:
     """One source for each table, or for those of these names, by the table's name, which is its
-    endpoint's name, too. `shards` opens shards for an endpoint."""
+    endpoint's name, too. `shards` opens shards for an endpoint. What is `later` may be away now."""
     opened: dict[str, Source] = {}
     try:
         for table in program.tables:
@@ -70,11 +74,31 @@ def open_sources(
             _refuse_new_columns(table)
             if shards is not None:
                 ports = replace(ports, changes=shards(table.name))
-            opened[table.name] = open_source(name, options_of(table), ports)
+            how = partial(open_source, name, options_of(table), ports)
+            opened[table.name] = _open(how, waits=table.name in later)
     except BaseException:
         close_sources(opened)
         raise
     return opened
+
+
+def _open(how: Callable[[], Source], *, waits: bool) -> Source:
+    try:
+        return how()
+    except SourceError as error:
+        if not waits or isinstance(error, SourceGoneError):
+            raise
+        return Away(how)
+
+
+def fed_before(program: Program, standing: Standing) -> frozenset[str]:
+    """The tables whose sources have fed this pipeline: they were there once."""
+    return frozenset(
+        each.name
+        for each in program.tables
+        if standing.endpoints.get(each.name, "removed") != "removed"
+        and standing.origins.get(each.name) == origin_of(each)
+    )
 
 
 def origin_of(table: Table) -> str:
