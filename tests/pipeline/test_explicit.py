@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.shop import rig_of, rows, run, topic_of
+from tests.pipeline.shop import rig_of, rows, run, topic_of, topic_rig
 
 from strandline.connectors.raw import raw_batch
 from strandline.errors import ConflictError, SourceError
@@ -15,8 +15,9 @@ from strandline.journal.handles import Handles
 from strandline.pipeline.meaning import packed_rows
 from strandline.pipeline.planner import Planner
 from strandline.pipeline.replica import Replica
+from strandline.pipeline.rows import staged_rows
 from strandline.testing.lab import Lab, new_store
-from strandline.testing.scripted_source import ScriptedSource
+from strandline.testing.scripted_source import ScriptedSource, ScriptedTopic
 
 
 @pytest.fixture
@@ -251,4 +252,27 @@ def test_a_source_in_trouble_is_told_and_blocks_no_handle(lab: Lab) -> None:
                 told += 1
         assert sorted(replica.standing.closed.values()) == [0, 1, 2]
         assert told > 2
+        replica.close()
+
+
+@pytest.mark.parametrize("key", [b'{"id": 7}', b'{"schema": {}, "payload": {"id": 7}}', b"7"])
+def test_an_inserted_row_heals_the_error_of_a_message_with_its_key(lab: Lab, key: bytes) -> None:
+    """The error is known by the key that the message has, the row by its columns."""
+    topic = ScriptedTopic(["0"])
+    topic.send("0", key, b'{"id": 7, "n": "many"}')
+    topic.send("0", b'{"id": 8}', b'{"n": "many"}')
+    with new_store(lab) as store:
+        replica = Replica(topic_rig(store, topic))
+        run(replica)
+        errors = store.shard(next(each for each in store.shards() if each.endswith("t_errors")))
+        assert errors.snapshot(as_of=0).to_arrow().num_rows == 2
+        handles = Handles(store.env, "shop")
+        handle = handles.open(lambda: replica.standing)
+        given = pa.table({"id": pa.array([7], pa.int64()), "n": pa.array([1], pa.int64())})
+        payload = packed_rows(staged_rows(given, replica._rig.program.tables[0], 0))
+        handles.insert(handle, 0, "t", payload, 1)
+        handles.freeze(handle, commit=True)
+        run(replica)
+        assert rows(store, "t", 1) == [{"id": 7, "n": 1}]
+        assert errors.snapshot(as_of=1).to_arrow()["id"].to_pylist() == [b"8"]
         replica.close()

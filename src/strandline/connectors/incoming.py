@@ -8,9 +8,10 @@ in all rows but errors, and beside them
     `_diff`        int64         how often: 1, but for changes of a shard that is appended
     `_keep`        list<string>  columns that keep what the row of its key has
     `_partition`, `_offset`      where it came from
-    `_id`          binary        what an error is known by: the message's own key where it has one,
-                                 else its key columns, where they can be read, else its place. A
-                                 good row carries the id of the error that it heals
+    `_id`          binary        what an error is known by: the key columns of the message's own key
+                                 where it has one, or that key as it is if it does not give them
+                                 all; without one its key columns, where they can be read, else its
+                                 place. A good row carries the id of the error that it heals
     `_error`       string        why there is no row; null for good rows
     `_raw`         binary        the value that could not be decoded, or its first `KEPT_MAX` bytes
 
@@ -34,7 +35,7 @@ import pyarrow.compute as pc
 from strandline.connectors import raw as layout
 from strandline.connectors.envelopes import Envelope, Event, notation_in
 from strandline.connectors.formats import CSV_COLUMNS, Refused, reason_of
-from strandline.connectors.keys import key_parser, key_text
+from strandline.connectors.keys import key_parser, key_text, named_by
 from strandline.connectors.values import REFUSALS, column, unreadable
 from strandline.errors import SchemaError
 from strandline.model.columntype import cast
@@ -408,9 +409,11 @@ def _ids(rows: pa.Table, taken: pa.Table, reading: Reading) -> pa.ChunkedArray:
     given = taken[layout.KEY] if layout.KEY in taken.schema.names else None
     if not reading.keyed:
         return place.cast(pa.binary())
-    own = key_text(rows.select(list(reading.key)))
-    whole = pc.coalesce(own.cast(pa.binary()), place.cast(pa.binary()))
-    return whole if given is None else pc.coalesce(given, whole)
+    keys = rows.select(list(reading.key))
+    whole = pc.coalesce(key_text(keys).cast(pa.binary()), place.cast(pa.binary()))
+    if given is None or given.null_count == len(given):
+        return whole
+    return pc.coalesce(named_by(given, keys, reading), whole)
 
 
 # ---- rows that are typed already
