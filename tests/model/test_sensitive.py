@@ -18,6 +18,8 @@ from strandline.model.sensitive import is_sensitive, is_sensitive_setting
         ("storage.service_account_key", True), ("storage.aws_secret_access_key", True),
         ("catalog.adls.account-key", True), ("catalog.adls.connection-string", True),
         ("catalog.header.Authorization", True), ("SharedKey", True),
+        ("kafka.ssl.keystore.key", True), ("ssl_key", True),
+        ("kafka.ssl.keystore.location", False), ("kafka.sasl.oauthbearer.extensions", False),
         ("catalog.s3.access-key-id", False), ("storage.account_name", False),
         ("catalog.rest.authorization-url", False), ("catalog.credential-provider", False),
         ("kafka.sasl.oauthbearer.token.endpoint.url", False), ("kafka.sasl.username", False),

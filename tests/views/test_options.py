@@ -11,7 +11,8 @@ SECRETS = [
     "password", "kafka.sasl.password", "ssl.key.password", "client.secret", "auth_token",
     "aws.secret.access.key", "sasl.jaas.config", "api.key", "apiKey", "ssl.key.pem", "credentials",
     "storage.account_key", "storage.azure_storage_account_key", "catalog.adls.account-key",
-    "catalog.adls.connection-string", "catalog.header.Authorization",
+    "catalog.adls.connection-string", "catalog.header.Authorization", "kafka.ssl.keystore.key",
+    "kafka.ssl.key",
 ]  # fmt: skip
 
 
@@ -57,6 +58,11 @@ def test_what_only_sounds_like_a_secret_is_none(key):
         "https://h/x?X-Amz-Signature=hunter2",
         "https://h/x#access_token=hunter2",
         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=hunter2==",
+        "logicalCluster=lkc-1,access_token=hunter2",
+        '{"type": "basic", "basic": {"username": "u", "password": "hunter2"}}',
+        '{"client_secret" : "hunter2"}',
+        "-----BEGIN PRIVATE KEY-----hunter2",
+        "-----BEGIN RSA PRIVATE KEY-----hunter2",
         "postgresql://u:123456@h/db",
         "postgresql://u:5432hunter2@h/db",
         "postgresql://u:hunter2,http://x@h/db",
@@ -117,3 +123,33 @@ def test_required_options_are_found_whatever_their_case():
     check_required("kafka", {"Kafka.Bootstrap.Servers": "x", "SUBSCRIBE": "y"})
     with pytest.raises(Refused, match="kafka needs the option subscribe"):
         check_required("kafka", {"kafka.bootstrap.servers": "x"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["catalog.auth", "catalog.auth.type", "catalog.auth.basic.password", "catalog.ssl",
+     "catalog.ssl.client", "catalog.SSL.client.key"],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ['{"type": "noop"}', "env:NAME"])
+def test_what_pyiceberg_takes_as_a_mapping_is_refused_by_name(key, value):
+    with pytest.raises(Refused, match="says nothing to pyiceberg") as refused:
+        check_options([(key, value)], "sink s")
+    assert "noop" not in refused.value.what + refused.value.todo
+    # Where it is on record it did nothing, and does no harm.
+    check_options([(key, value)], "sink s", recorded=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kafka.sasl.oauthbearer.extensions", "logicalCluster=lkc-1,identityPoolId=pool-2"),
+        ("catalog.authorization-url", "https://h/token"),
+        ("catalog.sslmode", "require"),
+        ("avro.schema", '{"type": "record", "fields": [{"name": "password", "type": "string"}]}'),
+        ("startingOffsets", '{"access_token": {"0": 5}}'),
+        ("kafka.ssl.keystore.location", "/run/keystore"),
+        ("kafka.ssl.keystore.certificate.chain", "-----BEGIN CERTIFICATE-----"),
+    ],
+)
+def test_what_is_no_secret_is_taken(key, value):
+    check_options([(key, value)], "sink s")

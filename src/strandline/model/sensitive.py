@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_KEY = r"(?:account|access|shared|sas|master)[._-]?key$"
+_KEY = r"(?:account|access|shared|sas|master)[._-]?key$|(?:key[._-]?store|ssl)[._-]key$"
 _ANYWHERE = (
     r"password|passwd|passphrase|pwd|secret|token|credential|jaas|api[._-]?key|private|\.pem"
     r"|connection[._-]?string|authorization"

@@ -42,6 +42,11 @@ _IN_URL = re.compile(r"://[^/@?#]*:(?!//|\d{1,5}(?:[/?#,]|$)).+@", re.DOTALL)
 looks like a port (`h:8181/@me`) is one, and `//` begins another URL of a list."""
 _WORD = re.compile(r"(?:^|[?&#;,'\"\s])([A-Za-z][A-Za-z0-9_.\-]*)(?=\s*=\s*[^\s&;,])")
 """What a query (`?user=u&password=x`) or a list of settings (`host=h password=x`) names."""
+_IN_JSON = re.compile(r'"([^"\\]+)"\s*:\s*"[^"]')
+_PEM = "PRIVATE KEY-----"
+_NESTED = re.compile(r"catalog\.(auth|ssl)(\..*)?", re.IGNORECASE)
+"""Where pyiceberg takes a mapping, of logins, keys, classes to load and hosts to ask: as text they
+say nothing to it, and would be kept with the program."""
 VALUE_MAX = 4096
 
 
@@ -67,6 +72,12 @@ def check_options(options: Iterable[tuple[str, str]], what: str, *, recorded: bo
 def _check_secret(key: str, value: str, what: str) -> None:
     # The value itself is never printed: errors reach logs.
     told = f"{what}: option {named(key)} holds a secret, and programs are journaled"
+    if _NESTED.fullmatch(key):
+        raise Refused(
+            f"{what}: option {named(key)} says nothing to pyiceberg, which takes no text there",
+            "write catalog.credential or catalog.token as a reference, or configure the catalog in "
+            "pyiceberg's own file .pyiceberg.yaml, under the name of catalog.name",
+        )
     if is_sensitive(key) and not _REFERENCE.fullmatch(value):
         raise Refused(told, "give a reference: 'env:NAME' or 'file:/path'")
     if _holds_secret(value):
@@ -78,14 +89,14 @@ def _check_secret(key: str, value: str, what: str) -> None:
 
 
 def _holds_secret(value: str) -> bool:
-    """Whether there is a password in a URL, its query, or a list of settings.
+    """Whether there is a password in a URL, its query, a list of settings or JSON, or a key.
 
     >>> _holds_secret("postgresql://u@h:5432/db"), _holds_secret("host=h user=u password=x")
     (False, True)
     """
     # Clients decode names, too: `pass%77ord=x` is a password.
     words = (_WORD.findall(each) for each in (value, unquote(value)))
-    if any(map(is_sensitive_setting, chain(*words))):
+    if any(map(is_sensitive_setting, chain(*words, _IN_JSON.findall(value)))) or _PEM in value:
         return True
     # The colons of an address in brackets are none before a password.
     return _IN_URL.search(_IPV6.sub("h", value)) is not None
