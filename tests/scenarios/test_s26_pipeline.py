@@ -104,7 +104,7 @@ def test_s26_a_cold_read_only_generation_takes_over_without_a_gap(lab: Lab) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(3))
 def test_s26_a_thousand_transactions_ahead(lab: Lab, seed: int) -> None:
     _replaced(lab, 1_000, seed)

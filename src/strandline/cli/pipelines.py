@@ -134,11 +134,18 @@ def _documents(
 
 
 def _explained(store: Store, document: Document) -> Document:
-    """Why nobody says anything, if it is that nobody can: a stopped process holds the store."""
-    held = who_writes(store.url) if document["state"] == SILENT else None
-    if held is not None and held.stopped:
-        document["cause"] = f"{document['cause']}: nobody can write to the store, because {held}"
+    if document["state"] in {SILENT, State.STALLED}:
+        document["cause"] = because_of_who_writes(store, str(document["cause"]))
     return document
+
+
+def because_of_who_writes(store: Store, cause: str) -> str:
+    """Why nobody says or does anything, if it is that nobody can: a stopped process holds the
+    store. Whoever waits for it finds out only when it gives up."""
+    held = who_writes(store.url)
+    if held is None or not held.stopped or str(held) in cause:
+        return cause
+    return f"{cause}: nobody can write to the store, because {held}"
 
 
 def show_transactions(url: str, name: str, limit: int, out: Output) -> None:

@@ -15,7 +15,7 @@ from strandline.cli.pipeline_tables import (
     status_tables,
     summary_table,
 )
-from strandline.cli.pipelines import pipeline_of
+from strandline.cli.pipelines import because_of_who_writes, pipeline_of
 from strandline.cli.render import counted, shown
 from strandline.cli.signals import heeding_signals
 from strandline.errors import StalledError
@@ -121,6 +121,8 @@ def follow_run(pipeline: Pipeline, out: Output, signals: Signals) -> Status:
         moved = not told or new[:2] != told[:2]
         if moved or (new != told and clock.monotonic_ms() - told_ms >= _TELL_MS):
             told, told_ms = new, clock.monotonic_ms()
+            if now.state is State.STALLED:
+                now = replace(now, cause=because_of_who_writes(pipeline.store, now.cause))
             _tell(pipeline.name, "progress", now, out)
     return ended
 
