@@ -113,9 +113,10 @@ def targeted(address: str, topic: str, what: Delivered = WHAT, **more: str) -> T
     return target_of(options(address, topic, **more), what)
 
 
-def own() -> Delivered:
-    """What a sink of its own publishes, with a progress topic of its own."""
-    return Delivered(Address(f"l{next(NUMBERS)}", "shop", "out", "first"), COLUMNS)
+def own(prefix: str = "l") -> Delivered:
+    """What a sink of its own publishes, with a progress topic of its own. Processes that share a
+    broker need prefixes of their own, as each counts for itself."""
+    return Delivered(Address(f"{prefix}{next(NUMBERS)}", "shop", "out", "first"), COLUMNS)
 
 
 def batch(rows: Rows) -> pa.RecordBatch:

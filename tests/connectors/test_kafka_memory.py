@@ -27,7 +27,7 @@ def pieces(count):
 def most_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
-what = own()
+what = own("memory")
 target = targeted(sys.argv[1], sys.argv[2], what)
 sink = KafkaSink(KafkaCluster(target, str), target, what)
 sink.prepare()

@@ -151,12 +151,19 @@ def settle(
     process: Process, writer: Writer, rows: list[dict[str, object]], interval: range
 ) -> None:
     """The peer settles an interval with these updates, in one go."""
+    assert settled(process, writer, rows, interval) == Frontier(interval.stop)
+
+
+def settled(
+    process: Process, writer: Writer, rows: list[dict[str, object]], interval: range
+) -> Frontier:
+    """The same where somebody else may do so first: the upper after it."""
     schema = pa.schema([*COLUMNS, ("_time", pa.int64()), ("_diff", pa.int64())])
     updates = pa.Table.from_pylist(rows, schema=schema)
     outcome = process.call(
         lambda: writer.compare_and_append(updates, lower=interval.start, upper=interval.stop)
     )
-    assert outcome.upper == Frontier(interval.stop)
+    return outcome.upper
 
 
 def row(time: int, key: str, value: str, diff: int = 1) -> dict[str, object]:

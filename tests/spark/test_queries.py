@@ -32,6 +32,13 @@ CREATE MATERIALIZED VIEW w REFRESH FULL AS SELECT COUNT(*) AS n, SUM(twice) AS s
 """
 
 
+@pytest.fixture(autouse=True)
+def _shared_stays_active(spark):
+    """Others look for sources in the session that is active, and are of the same process."""
+    with yours_stays_active():
+        yield
+
+
 def test_types_are_sparks_and_every_column_may_be_null(spark):
     found = view_columns(own_session(spark, {}), parse(PROGRAM))
     assert found["v"] == pa.schema(

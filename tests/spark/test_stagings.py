@@ -70,7 +70,7 @@ def test_a_store_that_was_made_anew_is_opened_anew(tmp_path):
     for _ in range(2):
         with strandline.open(str(tmp_path / "lake"), upkeep=False) as store:
             columns = rows.schema.serialize().to_pybytes()
-            told = Told(store.url, "shop", "t", columns, ("k",), {}, (), 0)
+            told = Told(store.url, "shop", "t", columns, ("k",), (), {}, (), 0)
             (batch,) = stage_frame(msgspec.msgpack.encode(told), rows.to_batches())
             refs = msgspec.msgpack.decode(batch.column("answer")[0].as_py())
             (ref,) = [msgspec.convert(each, StagedRef) for each in refs]
