@@ -238,7 +238,7 @@ class Fleet:
         self.replicas[victim] = self.start("ab"[victim])
 
     def ended(self) -> list[str]:
-        return [each.communicate(timeout=PATIENCE_MS / 1_000)[0] for each in self.replicas]
+        return [each.communicate(timeout=PATIENCE_MS / 250)[0] for each in self.replicas]
 
     def close(self) -> None:
         for each in self.replicas:

@@ -154,6 +154,8 @@ def changing(world: World) -> None:
         mishaps=5,
     )
     stage.broker.log.bumps = chance.random() < 0.5
+    # One that comes back to what it was overwrites what it had left.
+    stage.left = chance.randint(1, _CHANGES)
     world.batches[SINK] = stage  # type: ignore[assignment]  # what a history keeps, whatever it is
     world.start("f1", pipelines.feeder(stage.shop))
     world.start("a", publisher(stage))
