@@ -30,9 +30,9 @@ def test_the_names_stay(tmp_path):
         history = summary_document(pipeline.history()[0])
         verified = pipeline.verify_sink("out")
     assert list(status) == [
-        *("pipeline", "state", "cause", "paused", "epoch", "program", "committed", "lag_seconds"),
-        *("still_seconds", "sealed", "checkpoint", "verifiable_from", "retain", "sources", "sinks"),
-        *("replicas", "transactions", "findings"),
+        *("pipeline", "readable", "state", "cause", "paused", "epoch", "program", "committed"),
+        *("lag_seconds", "still_seconds", "sealed", "checkpoint", "verifiable_from", "retain"),
+        *("sources", "sinks", "replicas", "transactions", "findings"),
     ]
     assert list(status["sources"][0]) == ["source", "state", "position", "behind"]
     assert list(status["sinks"][0]) == [

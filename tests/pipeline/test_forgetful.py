@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 import strandline
+from strandline.connectors.addresses import Reach
 from strandline.connectors.kafka import fetch
+from strandline.connectors.kafka_options import split_options
 from strandline.connectors.source import Split
 from strandline.errors import SourceError
 from strandline.journal.log import Lost
@@ -175,9 +177,8 @@ def test_a_compacted_topic_of_a_real_broker(broker, topics) -> None:
             while pipeline.status().sealed is None:
                 pipeline.step()
             # This process goes away before it computes anything.
-        split = Split(
-            "kafka", {"kafka.bootstrap.servers": topics.address, "subscribe": name}, "0", 0, 2
-        )
+        options = {"kafka.bootstrap.servers": topics.address, "subscribe": name}
+        split = Split("kafka", split_options(options, None, Reach()), "0", 0, 2)
         until = time.monotonic() + PATIENCE_S
         while sum(each.num_rows for each in fetch(split, str)) == 2:
             assert time.monotonic() < until, "the broker compacts nothing"

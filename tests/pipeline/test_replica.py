@@ -294,7 +294,10 @@ def test_a_new_view_is_built_at_the_switch_and_is_right_from_then_on(lab: Lab, t
         found = store.shard(shard).snapshot(as_of=switch).to_arrow().to_pylist()
         assert expected
         assert sorted(found, key=str) == sorted(expected, key=str)
-        list(replay(rig_of(store, text), Planner(rig_of(store, text)), 0, switch + 1))
+        for start in range(switch + 1):
+            rig = rig_of(store, text)
+            found = list(replay(rig, Planner(rig), start, switch + 1))
+            assert [each.t for each in found] == list(range(start, switch + 1))
         second.close()
 
 

@@ -11,13 +11,14 @@ asks for that, and then it is reported: nothing is called equal that was not com
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.errors import (
     BoundsError,
     CorruptionError,
+    NotFoundError,
     ReplayDivergedError,
     SinceError,
     SourceGoneError,
@@ -74,12 +75,7 @@ class Replayed:
 
 def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
     """The committed transactions in `[start, stop)`, in order."""
-    committed = journal.refresh().next_t
-    if not 0 <= start <= stop <= committed:
-        raise BoundsError(
-            f"pipeline {journal.pipeline}: transactions {start} to {stop} can't be computed again: "
-            f"0 to {committed} are committed"
-        )
+    _check_committed(journal, start, stop)
     if start == stop:
         return
     standing = Checkpoints(journal).before(start)
@@ -92,6 +88,15 @@ def recorded(journal: Journal, start: Time, stop: Time) -> Iterator[Recorded]:
             yield Recorded(before, before.sealed, record)
 
 
+def _check_committed(journal: Journal, start: Time, stop: Time) -> None:
+    committed = journal.refresh().next_t
+    if not 0 <= start <= stop <= committed:
+        raise BoundsError(
+            f"pipeline {journal.pipeline}: transactions {start} to {stop} can't be computed again: "
+            f"0 to {committed} are committed"
+        )
+
+
 def replay(
     rig: Rig, planner: Planner, start: Time, stop: Time, *, skip: bool = False
 ) -> Iterator[Replayed]:
@@ -99,18 +104,16 @@ def replay(
 
     With `skip` those that can't be computed any more come, too: see `Replayed.skipped`.
     """
-    with ExitStack() as held:
+    _check_committed(rig.journal, start, stop)
+    with ExitStack() as stack:
+        held = _Held(rig, stack)
         try:
-            readers: list[Reader] = []
             # The first transaction of all reads nothing; each other one as of the one before it.
-            for bound in rig.journal.refresh().bindings.values() if start < stop != 1 else ():
-                shard = rig.store.shard(bound.shard)
-                readers.append(shard.reader(since=max(0, start - 1), purpose="replay"))
-                held.callback(readers[-1].close)
+            if start < stop != 1:
+                held.begin(start)
             for each in recorded(rig.journal, start, stop):
                 found = again(rig, planner, each)
-                for reader in readers:
-                    reader.downgrade(each.sealed.t)
+                held.move(each)
                 if found.skipped and not skip:
                     raise SourceGoneError(
                         f"pipeline {rig.journal.pipeline}: transaction {found.t} can't be computed "
@@ -122,6 +125,45 @@ def replay(
                 f"pipeline {rig.journal.pipeline}: {start} can't be computed again: {error}",
                 oldest=error.oldest,
             ) from error
+
+
+class _Held:
+    """Readers of what a replay reads.
+
+    Shards are bound to a program before they are there, and those of later programs begin later:
+    what a shard does not have is missed only where it is read.
+    """
+
+    def __init__(self, rig: Rig, stack: ExitStack) -> None:
+        self._rig = rig
+        self._stack = stack
+        self._readers: dict[str, Reader] = {}
+
+    def begin(self, start: Time) -> None:
+        """Hold all that is bound where it starts as of the time before; of others all there is."""
+        journal = self._rig.journal
+        for name in _shards(Checkpoints(journal).before(start)):
+            self._hold(name, max(0, start - 1))
+        for name in _shards(journal.refresh()):
+            self._hold(name, None)
+
+    def move(self, done: Recorded) -> None:
+        """Let go of what was read, and hold what a program brought that was not known before."""
+        for name in _shards(done.standing) if self._readers else ():
+            self._hold(name, None)
+        for reader in self._readers.values():
+            reader.downgrade(done.sealed.t)
+
+    def _hold(self, name: str, since: Time | None) -> None:
+        if name not in self._readers:
+            with suppress(NotFoundError):
+                reader = self._rig.store.shard(name).reader(since=since, purpose="replay")
+                self._readers[name] = reader
+                self._stack.callback(reader.close)
+
+
+def _shards(standing: Standing) -> list[str]:
+    return [bound.shard for bound in standing.bindings.values()]
 
 
 def again(rig: Rig, planner: Planner, each: Recorded, *, deltas: bool = True) -> Replayed:
